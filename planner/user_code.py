@@ -39,7 +39,7 @@ from rvertex.user_code.sources import is_library, is_users, sources_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-#: Modules whose functions all return different results in two runs.
+#: Modules whose functions all may return different results in two runs.
 _MODULES = (random.__name__, secrets.__name__, "numpy.random")
 _CLOCKS = ("time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime")
 _FORBIDDEN: dict[Any, str] = {

@@ -75,7 +75,7 @@ class EventOptions:
     ve: TimeColumn | Duration | None = None
     delay: Duration = AUTO
     late: LatePolicy = "drop"
-    #: None: the plan's parallelism.
+    #: The number of partitions; None: the plan's parallelism.
     partitions: int | None = None
 
 
@@ -91,7 +91,7 @@ class FileOptions(EventOptions):
     max_ahead: Duration | None = None
     #: Whether the job also reads files that appear while it runs.
     follow: bool = False
-    #: What a partition promises that got no row for ``idle_after``.
+    #: What a partition without a row for ``idle_after`` promises.
     idle: Idle = "follow"
     idle_after: Duration = "2s"
     #: How often a folder is listed.

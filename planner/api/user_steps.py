@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from rvertex.operators.user.lookup import OnFailure
 
 
-#: The class of streams, which inherits from the classes here.
+#: The type of the streams that the methods return: a class that inherits from those here.
 MadeStream = TypeVar("MadeStream")
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: The most bytes that a source vertex may buffer until rows that start earlier have arrived. The
 #: buffer is in memory and in each checkpoint, so planning a job that needs more is an error.
 WAITING_BYTES_MAX = 2**30
-#: The size of ``_vs`` and ``_ve``, bytes.
+#: The size of the columns ``_vs`` and ``_ve`` of a row, bytes.
 _TIMES_BYTES = 16
 
 

@@ -45,7 +45,7 @@ US_PER_S = 1e6
 ROWS_ASSUMED, SPAN_S_ASSUMED, DISTINCT_ASSUMED = 1e6, 3600.0, 1000.0
 #: The longest lifetime in estimates, us: an event without an end is valid for the whole input.
 LIFETIME_US_MAX = 1e16
-#: The share of a window's results that are the greatest.
+#: The share of a window's results that is expected to remain after ``keep_extremes``.
 _EXTREME_SHARE = 0.01
 
 

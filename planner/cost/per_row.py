@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LIFETIME_BYTES = 16.0
 #: Elements per list, if there are no statistics.
 EXPLODE_FACTOR = 4.0
-#: The rate of flushing to Parquet and uploading, and the cost of sending a row, us.
+#: The rate of flushing to Parquet and uploading, bytes/s; the cost of sending a row, us.
 FLUSH_BYTES_PER_S, EXCHANGE_US = 200e6, 0.05
 #: The cost of opening, closing and naming a segment, s, and the time between segments, s.
 FLUSH_S_PER_SEGMENT, FLUSH_INTERVAL_S = 0.003, StreamLimits().flush_interval_ms / 1_000

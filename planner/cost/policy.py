@@ -13,7 +13,7 @@ from rstream.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: The value of the option that ends a policy.
+#: The value of the option ``autoscale`` that ends a policy.
 OFF = "off"
 _US_PER_S = 1_000_000
 #: Keys of a policy that are durations, and their fields.

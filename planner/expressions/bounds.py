@@ -16,7 +16,7 @@ from planner.expressions.nodes import Call, Literal, Node, function_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: The least and the greatest value.
+#: The least and the greatest value of an integer expression.
 Bounds = tuple[int, int]
 _INT64: Bounds = (-(2**63), 2**63 - 1)
 #: The bounds of the parts of a time; the bound of years is rough.
@@ -28,7 +28,7 @@ _PARTS: dict[str, Bounds] = {
     "iso_year": (-300_000, 300_000),
     "sign": (-1, 1),
 }
-#: Arithmetic in int64 that checks for overflow.
+#: Functions whose int64 arithmetic checks for overflow.
 _CHECKED = ("add", "subtract", "multiply", "floor_divide", "negate", "abs", "round", "truncate")
 
 

@@ -22,7 +22,7 @@ _SHOWN_CHARACTERS = 60
 _UNSHOWN = (pa.ArrowException, ArithmeticError, LookupError, ValueError)
 
 
-#: The functions that give null for the values for which another one fails.
+#: Functions that fail, each with a function that gives null for the same values.
 _TRIES = {"cast": "try_cast", "parse_time": "try_parse_time"}
 #: The functions that fail for the same reason on all values.
 _ONE_REASON = ("parse_time",)

@@ -65,9 +65,9 @@ class Function:
     spark: Callable[..., str] | str = ""
     #: The least and the greatest integer result.
     bounds: tuple[int, int] | None = None
-    #: Whether it fails on some values, besides overflows.
+    #: Whether the function fails on some values, besides overflows.
     may_fail: bool = False
-    #: Its names in SQL, and its method in Python.
+    #: The function's names in SQL, and its method in Python.
     sql: tuple[Any, ...] = ()
     python: Any = None
     #: Examples in SQL with their values.

@@ -73,7 +73,7 @@ class Rows:
     ) -> None:
         self.num_rows: int = batch.num_rows
         self.batch = batch
-        #: Whether failures need no explanation.
+        #: Whether failures need no explanation, as in a first try on all rows.
         self.is_trial = is_trial
         self.shared = shared
         self.known: dict[SharedCall, Value] = {} if known is None else known

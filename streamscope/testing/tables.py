@@ -52,7 +52,7 @@ class Table:
     """A table literal. Its cells are text until a schema is known."""
 
     names: tuple[str, ...]
-    #: By column: the type in its header, if any.
+    #: For each column: the type in its header, if it has one.
     types: dict[str, pa.DataType]
     cells: tuple[tuple[str, ...], ...]
 

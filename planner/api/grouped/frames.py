@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from planner.expressions.nodes import Node
     from planner.logical.nodes import Aggregate
 
-#: The class of streams, which inherits from the classes here.
+#: The type of the streams that the methods return: a class that inherits from those here.
 MadeStream = TypeVar("MadeStream")
 ROWS_MAX = 1_000_000
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from planner.logical.nodes import LogicalNode
     from planner.logical.windows import AnyWindow
 
-#: The class of streams, which inherits from the classes here.
+#: The type of the streams that the methods return: a class that inherits from those here.
 MadeStream = TypeVar("MadeStream")
-#: The class of streams whose rows have frames.
+#: The type of the streams that ``rolling`` returns, whose rows have frames.
 MadeFrames = TypeVar("MadeFrames")
 
 

@@ -114,7 +114,7 @@ def spark_source(
     return _given(path, given)
 
 
-#: Folders that this process has written for Spark; their number makes the next name unique.
+#: The folders that this process has written for Spark; their number makes the next name unique.
 _written: list[str] = []
 
 

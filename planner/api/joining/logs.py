@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _FOLDER = "_joiner"
 _INPUTS = 2
-#: The output's only producer may be silent for any time.
+#: The limits of the output: its only producer may be silent for any time, here 100 years.
 _OUTPUT = AppendLimits(producer_silence_s=100 * 365 * 86_400.0)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from planner.expressions.nodes import Node
 
-#: Column, bigint: the order of events that start together; the least place is the first.
+#: The column with the order of events that start together: a bigint, ascending.
 PLACE = "_place"
 
 

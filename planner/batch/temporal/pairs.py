@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from planner.logical.nodes import Clip
 
-#: The time in which both events of a pair are valid.
+#: SQL for the time in which both events of a pair are valid.
 START, END = f"greatest(l{VS}, r{VS})", f"least(l{VE}, r{VE})"
-#: Lifetimes overlap, and the slice is the first one that both have.
+#: SQL for the condition of a pair: lifetimes overlap, and the slice is the first common one.
 MEET = (
     "l_slice = r_slice",
     "l_slice = greatest(l_first, r_first)",

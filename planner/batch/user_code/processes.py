@@ -118,10 +118,11 @@ class _Context:
         self._name, self._output = name, output
         self.key = key
         self.timers: dict[str, int] = {}
-        #: ``(vs, ve, values ...)``
+        #: The emitted rows, each ``(vs, ve, values ...)``.
         self.rows: list[tuple[Any, ...]] = []
         self.vs, self.ve, self.in_timer = 0, 1, False
-        #: The stream has ended: the remaining timers are later than all its CTIs and events.
+        #: Whether the stream has ended: the remaining timers are later than all its CTIs and
+        #: events.
         self.at_end = False
 
     @property

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 E = TypeVar("E")
 M = TypeVar("M", bound="Callable[..., Any]")
-#: The name of the function whose options are columns.
+#: The name of the function in which options may be columns; see :mod:`.varying`.
 VARYING = "varying"
 
 
@@ -39,7 +39,7 @@ class Operand(Protocol):
 #: Options that may differ from row to row.
 Text: TypeAlias = str | Operand
 Whole: TypeAlias = int | Operand
-#: By the name of the parameter's type: what the option is.
+#: From the name of an option's type to the plain Python type of its values.
 VARYING_KINDS = {"Text": str, "Text | None": str, "Whole": int, "Whole | None": int}
 
 
@@ -100,7 +100,7 @@ class Sql:
 
     names: str
     build: Callable[..., Any] | None = None
-    #: sqlglot's class, if its name differs, and its parts.
+    #: The sqlglot class of the call, if its name differs, and the parts that are arguments.
     node: str = ""
     parts: tuple[str, ...] = ()
 

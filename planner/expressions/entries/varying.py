@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from planner.expressions.nodes import Value
 
-#: Values of options that every function accepts.
+#: Option values that every function accepts, to check calls whose options are columns.
 _SAMPLES: dict[type, Any] = {str: "a", int: 1}
 
 

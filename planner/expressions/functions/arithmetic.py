@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from planner.expressions.nodes import Call, Node, Value
 
-#: 10**18 is the greatest power of ten in int64.
+#: The number of zeros of 10**18, the greatest power of ten in int64.
 _INT64_ZEROS = 18
 _LEAST = np.iinfo(np.int64).min
 _INTEGER = pa.int64()

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 #: The most digits of decimals with 128 and 256 bits.
 _DIGITS, _WIDE_DIGITS = 38, 76
-#: A number below this fits into 256 bits with 38 places and one more digit.
+#: Numbers below this fit into 256 bits with 38 places and one more digit.
 _ROOM = 10**36
-#: A float has at most 17 digits; if they end within this many places, it has at most 38 places.
+#: If the digits of a float (at most 17) end within this many places, it has at most 38 places.
 _FLOAT_SCALE = 19
 #: Below _SURE_MAX, a float's printed digits times a power of ten differ from the computed product
 #: by less than _UNSURE.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from planner.expressions.nodes import Call, Node
 
-#: The call, and its arguments as SQL.
+#: Writes a call as SQL, given the call and its arguments as SQL.
 Writer: TypeAlias = "Callable[..., str]"
 _LEAST = integer(INT64_MIN)
 #: The least double from which doubles have no fraction.

@@ -33,7 +33,7 @@ class BatchDataError(InvalidPlanError):
     message = "{reason} (found by the Spark batch)"
 
 
-#: Encloses the message of an error that the batch itself raises.
+#: The mark around the message of an error that the batch's own SQL raises.
 MARK = "~streamscope~"
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Names and literals, which need no binding.
+#: Matches names and literals, which need no binding because they cost nothing.
 _SIMPLE = re.compile(r"\w+|cast\((null|'[^']*') as \w+\)")
 _depth: ContextVar[int] = ContextVar("depth", default=0)
 

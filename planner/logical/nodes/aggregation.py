@@ -57,7 +57,7 @@ class Aggregate:
         return f"{self.output}={self.function}({self.column or ''}{argument})"
 
 
-#: "complete": one step does all. "partial": the step before an exchange, "final": after it.
+#: The phase: "complete" does all in one step; "partial" is before an exchange, "final" after it.
 Phase = Literal["complete", "partial", "final"]
 _PHASES: dict[Phase, type[WindowAggregate | PartialAggregate | FinalAggregate]] = {
     "complete": WindowAggregate,

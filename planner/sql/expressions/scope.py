@@ -77,7 +77,7 @@ class Rows:
     """The stream of a query, and the windows that its rows belong to."""
 
     stream: Stream
-    #: Column -> the window that it is a bound of.
+    #: From a column to the window that it is a bound of.
     bounds: Mapping[str, Bound] = field(default_factory=dict)
     in_windows: InWindows = InWindows()
 

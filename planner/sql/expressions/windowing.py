@@ -41,7 +41,7 @@ _WINDOWS: dict[str, tuple[Callable[..., AnyWindow | SessionBy], tuple[str, ...]]
     "SESSION": (session, ("gap", "max?")),
     "COUNT_WINDOW": (count_window, ("events",)),
 }
-#: For windows whose first argument in Flink's GROUP BY is a time column: the other arguments.
+#: The arguments after the time column, for windows that Flink's GROUP BY writes with one.
 _LENGTHS = {"HOP": "size, every", "TUMBLE": "size", "CUMULATE": "size, step"}
 _NO_COLUMN = (
     "windows in GROUP BY use the stream's own time and take no column; write "

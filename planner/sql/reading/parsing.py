@@ -95,7 +95,7 @@ class _SparkParser(StreamParser):
     """The grammar of Spark, with fields of JSON as in ``s:a.b``."""
 
     COLON_IS_VARIANT_EXTRACT = True
-    #: ``TRIM(characters, text)``.
+    #: Spark's ``TRIM(characters, text)`` has the characters first.
     TRIM_PATTERN_FIRST = True
 
 

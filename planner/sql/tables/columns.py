@@ -54,7 +54,7 @@ class Columns:
     #: The nodes of these columns, for the place in messages.
     nodes: dict[str, exp.Expr] = field(default_factory=dict)
     computed: dict[str, exp.Expr] = field(default_factory=dict)
-    #: Name -> the connector's name of the metadata.
+    #: From a column to the connector's name of its metadata.
     metadata: dict[str, str] = field(default_factory=dict)
     watermark: Watermark | None = None
     #: How far rows may be out of order according to the watermark, us.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from planner.sql.expressions.names import Names
     from planner.sql.expressions.scope import Rows, Scope
 
-#: The function that replaces WITHIN in the tree.
+#: The name of the function that replaces ksqlDB's WITHIN in the tree.
 WITHIN = "WITHIN_TIME"
 _DIFFERENT = (
     "the windows of both sides differ, so a row would match for only a part of its "

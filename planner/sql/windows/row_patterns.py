@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from planner.sql.expressions.names import Names
     from planner.sql.reading.row_patterns import MatchTable
 
-#: The relation of a match without a name.
+#: The name of the relation of a match that has no alias.
 _UNNAMED = "(match)"
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rvertex.operators.ordered.matching.pattern import Pattern
     from rvertex.operators.ordered.matching.spec import Rows
 
-#: Per value of ``rows``: the rows that are emitted, and whether empty matches are.
+#: For each value of ``rows``: which rows are emitted, and whether empty matches are.
 ROWS: dict[str, tuple[Rows, bool]] = {
     "one": ("one", True),
     "all": ("all", True),

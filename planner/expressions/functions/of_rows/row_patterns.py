@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from planner.expressions.nodes import Call, Node, Value
 
-#: The name of the function.
+#: The name of the placeholder function for a value of a row pattern.
 ROW_PATTERN = "row_pattern"
 
 

@@ -33,7 +33,7 @@ _INTEGER, _TEXT = pa.int64(), pa.string()
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September",
            "October", "November", "December")  # fmt: skip
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-#: The length of short names.
+#: The length of the short names of months and days.
 _SHORT = 3
 
 

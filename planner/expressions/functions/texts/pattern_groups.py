@@ -11,7 +11,7 @@ from planner.errors import InvalidPlanError
 from planner.expressions.spark.patterns import NAMED_GROUP, NO_GROUP
 
 _GROUP = re.compile(rf"{NO_GROUP}|{NAMED_GROUP}|\((?!\?)", re.DOTALL)
-#: Openings of groups, escapes and classes, and single characters.
+#: Matches the parts of a pattern: openings of groups, escapes, classes, single characters.
 _PARTS = re.compile(rf"{NO_GROUP}|{NAMED_GROUP}|\((?:\?[a-zA-Z-]*:?)?|.", re.DOTALL)
 
 
@@ -64,7 +64,7 @@ def _groups(pattern: str) -> tuple[dict[int, str], set[int]]:
     """Return the body of each group, and the groups that a match may leave out (`?`, `*`, `|`)."""
     bodies: dict[int, str] = {}
     optional: set[int] = set()
-    #: Per open parenthesis its group (0: none), the begin of its body, and the groups before it.
+    #: For each open parenthesis: its group (0: none), where its body begins, the groups before it.
     begun, count = [(0, 0, 0)], 0
     has_choice = [False]
     for match in _PARTS.finditer(f"{pattern})"):

@@ -28,7 +28,7 @@ _WORDS = pa.list_(pa.string())
 #: Larger positions are reduced to this: all texts are shorter, and Spark's positions have 32 bits.
 _PLACE_MAX = 2**30
 LENGTHS = (0, 2**31 - 1)
-#: ``\\E`` within the quotes ``\\Q`` and ``\\E`` of a regular expression of Java.
+#: Matches ``\\E`` between the quotes ``\\Q`` and ``\\E`` of a regular expression of Java.
 _QUOTED_END = r"\E\\E\Q"
 #: Names of the arguments of sqlglot's nodes.
 _PAIR, _REPLACED = ("this", "expression"), ("this", "expression", "replacement")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from planner.expressions.nodes import Call, Node, Value
 
 _TEXT, _INTEGER = pa.string(), pa.int64()
-#: Longer padding and repetition is an error.
+#: The most characters of padding or repetition; longer results are an error.
 CHARACTERS_MAX = 10_000
 _RUNS = r"[\p{L}\p{N}]+|[^\p{L}\p{N}]+"
 

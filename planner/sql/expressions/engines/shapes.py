@@ -30,7 +30,7 @@ _PLACE = re.compile(r"(%[0-9]*[sd]|%%)")
 #: The least and the greatest base of CONV.
 _BASES = (2, 36)
 _FORMAT = "write a format with %s, %d or %03d, one for each value"
-#: A null in a format, by engine; elsewhere the whole text is null.
+#: The text of a null in a format, by engine; in other engines the whole text is null.
 _NULL_FORMATTED = {"postgres": "", "spark": "null", "flink": "null"}
 _JSON_NULLS = "JSON_OBJECT keeps nulls: leave ABSENT ON NULL out"
 #: A Monday, us; the origin of windows of whole days and weeks.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlglot
 from sqlglot import exp
 
-#: ``{y}`` and ``{x}`` are the arguments, ``{w}`` a FILTER of both.
+#: Templates: ``{y}`` and ``{x}`` are the arguments, ``{w}`` is a FILTER of rows with both.
 _REGRESSIONS: dict[type[exp.Expr], str] = {
     exp.RegrCount: "COUNT(*) {w}",
     exp.RegrAvgx: "AVG({x}) {w}",

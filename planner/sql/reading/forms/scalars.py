@@ -45,7 +45,7 @@ _OF_NO_LIST = {
 }
 #: Types of numbers of JSON; a text or a truth value is not one.
 _NUMBERS = (*exp.DataType.NUMERIC_TYPES,)
-#: Patterns of JSON values that Spark reads as a type.
+#: Patterns of the JSON values that Spark accepts for a type.
 _FLOATS = '-?[0-9]|"([+-]INF|NaN|[+-]?Infinity)"$'
 _STARTS = {
     "BOOLEAN": "[tf]",
@@ -80,7 +80,7 @@ _PERCENT = {
     "PARSE_TIMESTAMP": "STRPTIME(@2, @1)",
     "PARSE_DATE": "CAST(STRPTIME(@2, @1) AS DATE)",
 }
-#: The value of the first or last row, also if it is null.
+#: Templates of the value of the first or last row, also if it is null.
 _BY_OFFSET = {
     "LATEST_BY_OFFSET": "ELEMENT_AT(ARRAY_AGG(@1), -1)",
     "EARLIEST_BY_OFFSET": "ELEMENT_AT(ARRAY_AGG(@1), 1)",

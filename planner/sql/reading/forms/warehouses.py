@@ -18,7 +18,7 @@ from planner.sql.reading.forms.queries.statements import RefusedTokenError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Functions that wrap a position in a list, such as ``l[OFFSET(0)]``: the number to add to it.
+#: Functions around a position, such as ``l[OFFSET(0)]``, and the number to add to the position.
 _PLACES = {"OFFSET": 1, "SAFE_OFFSET": 1, "ORDINAL": 0, "SAFE_ORDINAL": 0}
 _MOVES: dict[type[exp.Expr], type[exp.Binary]] = {
     **dict.fromkeys((exp.TimestampAdd, exp.DatetimeAdd), exp.Add),

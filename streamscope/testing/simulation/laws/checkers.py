@@ -74,7 +74,7 @@ class Checkers:
         self._shadow = Shadow(workload, self.vertices_on)
         #: The first file deleted since the last look; empty: none.
         self._deleted = ""
-        #: By path: the bytes of a segment, and the hashes of its items.
+        #: For each path: the bytes of a segment, and the hashes of its items.
         self._contents: dict[str, tuple[bytes, list[int]]] = {}
         #: By root of a stream: the ranges of its segments during one call of ``recoverable``.
         self._ranges: dict[str, list[tuple[int, int]]] = {}

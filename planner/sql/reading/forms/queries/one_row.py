@@ -14,9 +14,9 @@ from sqlglot import exp
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-#: A mark of the relation of one row without columns.
+#: The key in ``meta`` of the relation of one row without columns.
 ONE_ROW = "one row"
-#: A mark of a SELECT: names that no relation in its FROM may have, and why.
+#: The key in ``meta`` of a SELECT for names that no relation in its FROM may have, with the reason.
 NO_INPUT = "no input"
 _ALONE = (exp.Func, exp.Unnest)
 _UNREAD = {"ordinality": "WITH ORDINALITY", "sample": "TABLESAMPLE", "pivots": "PIVOT"}

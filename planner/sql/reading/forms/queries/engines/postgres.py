@@ -6,7 +6,7 @@ from functools import reduce
 
 from sqlglot import exp
 
-#: Operators that are calls of templates: the name, and the operands in its order.
+#: Operators that templates define: the template's name, and the operands in its order.
 _CALLED: dict[type[exp.Expr], tuple[str, tuple[str, str]]] = {
     exp.ArrayOverlaps: ("ARRAYS_OVERLAP", ("this", "expression")),
     exp.ArrayContainedBy: ("@CONTAINED", ("expression", "this")),
