@@ -1,4 +1,4 @@
-"""Rows too far ahead of the clock are bad with ``max_ahead``; later rows are not late by them.
+"""Rows too far ahead of the clock are bad with ``max_ahead``; they do not make later rows late.
 
 Cannot catch: a host whose clock is wrong by more than ``max_ahead``.
 """

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 MANIFEST = "bundle.json"
-#: Methods of a board whose responses are in a bundle. None has an argument besides the job.
+#: The requests of the dashboard whose responses are stored in a bundle (a file that shows the
+#: dashboard later). Their only parameter is the job.
 _ANSWERS = ("details", "plan", "timeline", "logs", "savepoints", "findings")
 _KINDS = ("output", "table", "late", "dead_letters")
 #: Parts of messages that quote rows: the event on which user code failed, keys, delivered rows.

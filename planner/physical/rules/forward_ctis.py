@@ -1,9 +1,11 @@
-"""Decides which operators pass all CTIs (watermarks) on, so that all vertices get the last one.
+"""Decides which operators forward every CTI (watermark) of their input.
 
-``ctx.at_end`` of a timer depends on the last finite CTI that its vertex gets. Some operators hold
-back CTIs because of their rows, so the last CTI would depend on which rows share a vertex. In front
-of a keyed process with timers they therefore pass every CTI in the end
-(:mod:`rvertex.operators.cti_hold`). Elsewhere they are unchanged, as more CTIs would be useless.
+Some operators, such as sessions, hold a watermark back while they buffer rows before it. Then the
+last watermark of their output depends on which keys share a vertex. A timer of a keyed process can
+see it (``ctx.at_end``), so its result would depend on the parallelism. Therefore such an operator
+forwards each watermark later, once its rows are emitted (:mod:`rvertex.operators.cti_hold`). Only
+operators in front of a keyed process with timers do so, because more watermarks cost time.
+
 """
 
 from __future__ import annotations

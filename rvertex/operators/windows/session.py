@@ -154,9 +154,10 @@ class SessionStarts:
         return moved(ve - 1, self._gap)
 
     def ends(self, start: np.ndarray, active: np.ndarray) -> np.ndarray:
-        """Return the ends of sessions from ``start``, int64[n].
+        """Return the ends of sessions that begin at ``start``, int64[n].
 
-        Their keys are active until ``active``.
+        ``active``: a gap after the session's last event. A session has at most the length
+        ``longest``, so it may end earlier.
         """
         if self.longest is None:
             return active

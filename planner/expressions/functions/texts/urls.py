@@ -96,5 +96,5 @@ class Urls(Functions[E]):
         if part not in URL_PARTS:
             raise InvalidPlanError(f"url({part!r}): the parts are {', '.join(URL_PARTS)}")
         if key is not None and part != "query":
-            raise InvalidPlanError(f"url({part!r}, {key!r}): a key is one of the query")
+            raise InvalidPlanError(f"url({part!r}, {key!r}): only the part 'query' takes a key")
         return self._call("url", part=part, key=key)

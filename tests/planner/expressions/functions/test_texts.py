@@ -135,7 +135,7 @@ def test_formats_of_sql() -> None:
         ("SELECT TO_DATE(s, s) AS t FROM r", "s cannot be a format: write a literal"),
         ("SELECT WIDTH_BUCKET(1, s, 2, 3) AS t FROM r", "s cannot be an end of the buckets"),
         ("SELECT PARSE_URL(s, 'PORT') AS t FROM r", "the parts are protocol, authority"),
-        ("SELECT PARSE_URL(s, 'HOST', 'k') AS t FROM r", "a key is one of the query"),
+        ("SELECT PARSE_URL(s, 'HOST', 'k') AS t FROM r", "only the part 'query' takes a key"),
         ("SELECT STR_TO_DATE(s, '%Y') AS t FROM r", "write TO_DATE"),
     ):
         with pytest.raises(InvalidPlanError, match=message):
