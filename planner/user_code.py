@@ -358,7 +358,7 @@ def _forbidden(value: Any) -> str:
     """Return the name of a thing that cannot be repeated; "" for all others."""
     try:
         reason = _FORBIDDEN.get(value, "")
-    except TypeError:  # it cannot be hashed, so it is not in the set
+    except TypeError:  # a value that cannot be hashed is not in the set
         reason = ""
     if reason:
         return reason
@@ -390,5 +390,5 @@ def _stable(value: Any) -> str:
 def _content_of(cell: Any) -> Any:
     try:
         return cell.cell_contents
-    except ValueError:  # a closure's cell that is not filled yet
+    except ValueError:  # the closure's cell is not filled yet
         return _MISSING

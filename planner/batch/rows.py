@@ -124,7 +124,7 @@ def _read(partition: SourcePartition) -> pa.RecordBatch | None:
     reader = open_reader(partition, 0)
     batches: list[pa.RecordBatch] = []
     try:
-        while (batch := reader.read_next(_ROWS_MAX)) is not None:  # ends with the files
+        while (batch := reader.read_next(_ROWS_MAX)) is not None:  # terminates when the files end
             batches.append(without_bad(batch, width))
     finally:
         reader.close()

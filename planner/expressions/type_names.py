@@ -72,7 +72,8 @@ def _nested(
         text = text.removeprefix(_NOT_NULL).removeprefix(",")
         if not text:
             raise ValueError("a bracket is not closed")
-    rest = re.sub(r"^ \('[^']*'\)", "", text[1:])  # Arrow names the entries of some maps
+    # Arrow prints the names of a map's entries in some cases; they are removed
+    rest = re.sub(r"^ \('[^']*'\)", "", text[1:])
     kinds = [kind for _, kind in fields]
     if word == "struct" and all(name for name, _ in fields):
         return pa.struct(fields), rest

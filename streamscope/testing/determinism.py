@@ -176,7 +176,8 @@ class _Ways:
 
     def compare_with_batch(self) -> None:
         """Check that the batch twin on Spark has the same result."""
-        from jobmanager.driver.running.batch.validate import collect_batch, compare  # starts Java
+        # imported late: it starts Java
+        from jobmanager.driver.running.batch.validate import collect_batch, compare
 
         query = with_items(self._test, self._rows)
         differences = compare(self._answer.table, collect_batch(Stream(query.plan.input)))
@@ -207,7 +208,7 @@ class _Ways:
         try:
             before = answer_of(self.plan, in_order(*given, other_floats), Schedule((0,)))
         except Exception:
-            return  # the user code rejects such values
+            return  # the user code rejects floats of such magnitudes
         for k in range(_FLOAT_ORDERS):
             feeds = out_of_order(*given, k, other_floats)
             run = partial(answer_of, self.plan, feeds, Schedule((0,)))

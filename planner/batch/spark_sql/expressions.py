@@ -64,7 +64,7 @@ def _of_elements(call: Call, *args: str) -> str:
     return f"aggregate({args[0]}, {args[1]}, {made})"
 
 
-# Logic.
+# Functions of truth values.
 
 
 def _comparison(operator: str) -> Writer:

@@ -41,7 +41,7 @@ def part(function: str) -> Writer:
     return lambda _call, a: f"cast({function}(timestamp_micros({a})) as bigint)"
 
 
-# Numbers.
+# Functions of numbers.
 
 
 def _of_some(function: str) -> Writer:
@@ -92,7 +92,7 @@ def _infix(operator: str) -> Writer:
     return lambda _call, a, b: f"({a} {operator} {b})"
 
 
-# Times.
+# Functions of times.
 
 
 def _floor(call: Call, a: str) -> str:

@@ -168,7 +168,7 @@ def _member(literal: Literal, kind: pa.DataType) -> LiteralValue:
 
 def _is_in(values: Sequence[Value], call: Call) -> Value:
     value, members = values[0], pa.array(call.option("values"), values[0].type)
-    if pa.types.is_floating(value.type):  # as ==: -0.0 equals 0.0, and NaN equals nothing
+    if pa.types.is_floating(value.type):  # as with ``==``, -0.0 equals 0.0, and NaN equals nothing
         value, members = (pc.add(v, pa.scalar(0.0, v.type)) for v in (value, members))
         members = members.filter(pc.invert(pc.is_nan(members)))
     is_member = pc.is_in(value, value_set=members)

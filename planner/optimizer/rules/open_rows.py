@@ -273,7 +273,7 @@ class _Opening:
                 return False
             case DataWindowAgg(renews=renews):
                 return not renews
-            case Stitch():  # a stitch merges such rows in either form
+            case Stitch():  # a stitch merges touching rows in either form
                 return False
             case Distinct() | Over() | Limited() | AsOf() | Clip() | Lifetime(edges=True):
                 return False

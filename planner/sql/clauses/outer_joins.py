@@ -383,7 +383,7 @@ def _read(part: exp.Expr, nearest: _Nearest, left: Scope, right: Scope, names: N
     if type(part) not in _TURNED:
         raise text.error(part, _FORM)
     kind, a, b = type(part), part.this, part.args["expression"]
-    if not _is_time(a, left, names):  # the left side's time first
+    if not _is_time(a, left, names):  # swap the sides, so that the left side's time is first
         kind, a, b = _TURNED[kind], b, a
     if _is_time(a, left, names) and _is_time(b, right, names) and nearest.strategy is None:
         if kind in (exp.GT, exp.LT):

@@ -61,7 +61,7 @@ def with_scalars(
 ) -> tuple[exp.Expr, Scope]:
     """Replace subqueries in a condition or value by columns; return it and its scope."""
     node = node.copy()
-    whole = exp.Paren(this=node)  # so that the root can be replaced
+    whole = exp.Paren(this=node)  # enclosed, so that the root can be replaced too
     while True:  # terminates: each pass removes a subquery
         first = _first_scalar(whole.this)
         if first is None:

@@ -112,7 +112,7 @@ def _substring_index(text: Expr, separator: Expr, count: Expr) -> Expr:
 
 #: By sqlglot's node: the parts that are compiled, and the function that builds the expression.
 CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
-    # Choices and nulls.
+    # Functions that choose between values or handle null.
     exp.Greatest: (("this", "expressions"), greatest),
     exp.Least: (("this", "expressions"), least),
     exp.Nvl2: (
@@ -123,7 +123,7 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
     exp.Elt: (("this", "expressions"), _nth),
     exp.NullSafeEQ: (("this", "expression"), is_not_distinct),
     exp.NullSafeNEQ: (("this", "expression"), Expr.is_distinct_from),
-    # Numbers.
+    # Functions of numbers.
     exp.Pow: (("this", "expression"), Expr.power),
     exp.Exp: (("this",), Expr.exp),
     exp.Cbrt: (("this",), Expr.cbrt),
@@ -148,7 +148,7 @@ CALLS: dict[type[exp.Expr], tuple[tuple[str, ...], Callable[..., Expr]]] = {
     exp.BitwiseNot: (("this",), Expr.bit_not),
     exp.BitwiseLeftShift: (("this", "expression"), lambda x, n: _shifted(x, n, is_left=True)),
     exp.BitwiseRightShift: (("this", "expression"), lambda x, n: _shifted(x, n, is_left=False)),
-    # Text.
+    # Functions of text.
     exp.Dayname: (("this",), lambda t: t.dt.format("%A")),
     exp.Monthname: (("this",), lambda t: t.dt.format("%B")),
     exp.Space: (("this",), _spaces),

@@ -222,7 +222,7 @@ class StreamParser(RowPatterns):
         if not self._match_text_seq("WATERMARK", "FOR"):
             return super()._parse_field_def()
         column = self._parse_id_var()
-        # a call in Arroyo's syntax
+        # Arroyo writes WATERMARK FOR column, without AS
         if column is not None and self._curr and self._curr.text in (",", ")"):
             return self.expression(Watermark(this=column, expression=exp.column(column.copy())))
         if column is None or not self._match(TokenType.ALIAS):

@@ -64,7 +64,7 @@ STATEMENTS: dict[str, str] = {
 }
 
 HINTS: dict[str, str] = {
-    # Choices and nulls.
+    # Functions that choose between values or handle null.
     "ZEROIFNULL": "write COALESCE(x, 0)",
     "ARRAY_INSERT": "write ARRAY_INSERT(list, 1, x): places count from 1, or from -1 at the end",
     **dict.fromkeys(
@@ -77,10 +77,10 @@ HINTS: dict[str, str] = {
     "XOR": "write a <> b",
     "IFF": "write IF(c, a, b)",
     "MAP": "write MAP('k', v) with keys and values in turn",
-    # Numbers.
+    # Functions of numbers.
     "**": "write POWER(x, 2)",
     **dict.fromkeys(("TO_NUMBER", "TO_DECIMAL"), "write CAST(x AS DECIMAL(10, 2))"),
-    # Text.
+    # Functions of text.
     "REGEXP_MATCH": "write REGEXP_EXTRACT(s, pattern, group)",
     "FROM_HEX": "write UNHEX(s)",
     "CHARINDEX": "write POSITION('x' IN s)",
@@ -89,7 +89,7 @@ HINTS: dict[str, str] = {
     "STRING_SPLIT": "write SPLIT(s, '/')",
     "STR_SPLIT": "write SPLIT(s, '/')",
     "COLLATE": "text is compared by its code points: leave it out",
-    # Times.
+    # Functions of times.
     **dict.fromkeys(("DATE_ADD", "DATEADD", "TIMESTAMPADD", "TIMESTAMP_ADD", "ADDDATE"), _ADD),
     **dict.fromkeys(("DATE_SUB", "DATESUB", "TIMESTAMP_SUB", "SUBDATE"), _SUB),
     **dict.fromkeys(
@@ -120,7 +120,7 @@ HINTS: dict[str, str] = {
     "MZ_NOW": "write a lifetime of rows: ve = ts + INTERVAL '5' MINUTE in the declaration",
     **dict.fromkeys(("PROCTIME", "CURRENT_WATERMARK", "SYSDATE", "GETDATE", "TODAY"), _NOW),
     **dict.fromkeys(("RANDOM", "RAND", "RANDN", "UUID", "GEN_RANDOM_UUID"), _CHANCE),
-    # Windows.
+    # Functions: windows.
     **dict.fromkeys(
         (
             "TUMBLE_START", "HOP_START", "SESSION_START", "TUMBLE_ROWTIME", "HOP_ROWTIME",
@@ -134,7 +134,7 @@ HINTS: dict[str, str] = {
     **dict.fromkeys(("HOPPING", "SLIDING"), "write HOP(size, every)"),
     "TUMBLING": "write TUMBLE(size)",
     **dict.fromkeys(("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG", "LEAD"), _OVER),
-    # Aggregates.
+    # Functions: aggregates.
     **dict.fromkeys(
         ("APPROX_DISTINCT", "APPROX_COUNT_DISTINCT", "HLL"), "write COUNT(DISTINCT x)"
     ),

@@ -68,7 +68,7 @@ _LENGTHS = {
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ", "DATETIME"), _FINER),
 }
 _DIGITS_MAX = 38
-_DOUBLE_EXACT = 2**53  # all integers up to it are doubles
+_DOUBLE_EXACT = 2**53  # every integer up to it is exact as a double
 _DECIMAL = "DECIMAL(p, s) has p digits, 1 to 38, of which s, at most p, are after the point"
 _HELP = "is not a duration; write it like '5 seconds', INTERVAL '5' SECOND or '5s'"
 

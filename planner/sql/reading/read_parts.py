@@ -36,7 +36,7 @@ _RELATIONS = (exp.From, exp.Join, exp.Subquery, exp.Paren)
 
 #: Kind of node -> the parts of it that the compiler reads.
 READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
-    # Statements.
+    # Nodes: statements.
     exp.Create: ("this", "expression", "kind", "properties", "exists", "replace"),
     ClientStatement: ("this", "expressions", "query"),
     exp.Insert: (*_TWO, "with_"),
@@ -54,7 +54,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     Watermark: _TWO,
     exp.Properties: ("expressions",),
     exp.Property: ("this", "value"),
-    # Queries.
+    # Nodes: queries.
     exp.Select: (
         *("distinct", "with_", "expressions", "from_", "joins", "where", "group", "having"),
         *("laterals", "qualify", "order", "limit", "offset", "emit"),
@@ -111,7 +111,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Column: ("this", "table", "db", "catalog"),
     exp.Identifier: ("this", "quoted"),
     exp.Var: ("this",),
-    # Values.
+    # Nodes: values.
     exp.Literal: ("this", "is_string"),
     exp.Boolean: ("this",),
     exp.Null: (),
@@ -136,7 +136,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Cast: ("this", "to"),
     exp.TryCast: ("this", "to", "safe"),
     exp.Extract: _TWO,
-    # Functions.
+    # Nodes: functions.
     exp.Anonymous: _LIST,
     **dict.fromkeys((exp.Abs, exp.Sqrt), ("this",)),
     **dict.fromkeys((exp.Floor, exp.Ceil), ("this", "to")),
@@ -193,7 +193,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Format: _LIST,
     exp.AddMonths: _TWO,
     exp.ToChar: ("this", "format"),
-    # Lists and maps.
+    # Nodes: lists and maps.
     exp.Unnest: ("expressions", "alias", "offset"),
     exp.Lateral: ("this", "view", "outer", "alias"),
     **dict.fromkeys((exp.Explode, exp.Posexplode), ("this",)),
@@ -224,7 +224,7 @@ READ: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.Reduce: ("this", "initial", "merge"),
     exp.Lambda: _LIST,
     exp.MapContainsKey: ("this", "key"),
-    # Aggregates.
+    # Nodes: aggregates.
     exp.AnonymousAggFunc: _LIST,
     exp.Count: ("this", "big_int"),
     exp.Distinct: ("expressions",),
@@ -265,11 +265,12 @@ def _has_place(node: exp.Expr, part: str) -> bool:
     """Return whether this node may have a part that some nodes of its kind have."""
     if part == "pivots":
         return isinstance(node.parent, _RELATIONS)
-    if part == "all":  # GROUP BY ALL has no keys
+    if part == "all":  # GROUP BY ALL has no keys, so the flag stands for them
         return not node.expressions
     if part == "expression" and isinstance(node, exp.First | exp.Last):
-        return isinstance(node.args[part], exp.Expr)  # FIRST(x, TRUE)
-    is_value = type(node) is exp.Order and part == "this"  # ARRAY_AGG(x ORDER BY y)
+        # the argument of FIRST(x, TRUE), not the flag that other nodes have here
+        return isinstance(node.args[part], exp.Expr)
+    is_value = type(node) is exp.Order and part == "this"  # the value in ARRAY_AGG(x ORDER BY y)
     return not is_value or isinstance(node.parent, exp.AggFunc | None)
 
 

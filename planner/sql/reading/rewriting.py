@@ -162,7 +162,8 @@ def _distinct_on(select: exp.Select, text: SqlText) -> None:
     select.set("distinct", None)
     select.set("qualify", exp.Qualify(this=exp.EQ(this=number, expression=exp.Literal.number(1))))
     if any(part.this not in select.expressions for part in parts):
-        select.set("order", None)  # the order of the remaining rows does not matter without a LIMIT
+        # without a LIMIT, the order of the remaining rows does not matter
+        select.set("order", None)
 
 
 def _windows_of_list(select: exp.Select) -> None:

@@ -100,7 +100,7 @@ def columns_of(schema: exp.Expr, text: SqlText, base: Sequence[str] = ()) -> Col
     keys: list[tuple[str, ...]] = []
     for part in schema.expressions:
         if isinstance(part, exp.Constraint) and len(part.expressions) == 1:
-            (part,) = part.expressions  # CONSTRAINT name ...
+            (part,) = part.expressions  # CONSTRAINT name (...) has one part
         if isinstance(part, Watermark) and watermark is None:
             watermark = part
         elif isinstance(part, exp.PrimaryKey):

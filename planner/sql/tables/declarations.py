@@ -127,7 +127,7 @@ class Declaration:
             if name == PARTITIONED:
                 raise self.table.given.error("", _NOT_PARTITIONED)
             if name == "type" and of == "a target of INSERT INTO" and self._is_source():
-                continue  # in Arroyo: the purpose of the table
+                continue  # Arroyo states the purpose of the table in this option
             if name != _CONNECTOR and not knows(record, name):
                 reason = f"{name} is an option of {of}"
                 if not_of is not None:

@@ -76,7 +76,7 @@ def with_inserted(
             continue
         name = _target(create)
         if sum(isinstance(s, exp.Create) and _target(s) == name for s in kept) > 1:
-            continue  # which of them is filled depends on the order
+            continue  # which of the tables is filled depends on the order of the statements
         inserts = [s for s in kept if isinstance(s, exp.Insert) and _target(s) == name]
         others = [s for s in kept if s is not create and s not in inserts]
         of_values = [s for s in inserts if isinstance(s.expression, exp.Values)]
@@ -104,7 +104,7 @@ def with_inserted(
 
 def _check_copies(statements: Sequence[exp.Expr], error: Error) -> None:
     """Refuse an INSERT INTO a table that CREATE TABLE AS has copied before."""
-    read_by: dict[str, set[str]] = {}  # by created table: the tables that its query reads
+    read_by: dict[str, set[str]] = {}  # for each created table, the tables that its query reads
     copies: dict[str, set[str]] = {}
     for statement in statements:
         if isinstance(statement, exp.Insert):

@@ -116,7 +116,7 @@ class Table:
             for name in self.columns.zoned
             if name in stream.schema.names and stream.schema.field(name).type == pa.timestamp("us")
         ]
-        if zoned:  # times without a zone are UTC
+        if zoned:  # the columns are declared with a time zone; a time without one is UTC
             stream = stream.with_columns(*zoned)
         for name, node in self.columns.computed.items():
             whole = scope_of(stream, self.given.name.name)

@@ -289,7 +289,7 @@ def common_bounds(branches: Sequence[Rows]) -> dict[str, Bound]:
     """Return the bound that each column is in all branches, by its name in the first."""
     bounds: dict[str, Bound] = {}
     names = [rows.stream.schema.names for rows in branches]
-    for columns in zip(*names, strict=False):  # other numbers of columns are refused later
+    for columns in zip(*names, strict=False):  # unequal numbers of columns raise an error later
         of_branches = [rows.bounds.get(name) for rows, name in zip(branches, columns, strict=True)]
         known = [bound for bound in of_branches if bound is not None]
         if not known:

@@ -170,7 +170,8 @@ def with_whole_windows(
         raise names.text.error(windows[0], _ONE)
     alias = node.args["from_"].this.alias_or_name
     frames = [w for w in _windows(node) if w not in windows and type(w.this) not in _RANKS]
-    for k, window in enumerate(frames):  # frames by time need the original rows
+    # frames by time need the rows themselves, not only the list
+    for k, window in enumerate(frames):
         window.meta[_COLUMN] = f"@frame{k}"
     base = exp.Select(
         expressions=[exp.Star(), *(called(w.copy(), w.meta[_COLUMN]) for w in frames)]
@@ -362,7 +363,7 @@ class _Level:
             place = self._number(function, function.args["offset"], 1)
         elif isinstance(function, (*_FIRST, *_LAST)):
             place = 1 if isinstance(function, _FIRST) else None
-        else:  # an aggregate over all rows of the partition
+        else:  # the rest are aggregates over all rows of the partition
             return window.this.copy(), None
         values = listed(function.this, order)
         if _skips_nulls(window):

@@ -295,7 +295,7 @@ def free_port() -> int:
 
     Otherwise a connection may take it before the server that it is for has started.
     """
-    # not from a test's seed, because tests run at the same time
+    # drawn from the system, not from a test's seed, because tests run at the same time
     for port in random.SystemRandom().sample(_PORTS, _PORTS_TRIED):
         with socket.socket() as taken, contextlib.suppress(OSError):
             taken.bind(("127.0.0.1", port))

@@ -203,7 +203,7 @@ class Link:
             self._front.written()
 
     def _wait(self, pending: Pending, empty: bytes) -> None:
-        if pending.writes != self._front.writes:  # since it was sent
+        if pending.writes != self._front.writes:  # rows were written since the fetch was sent
             self._send(pending)
         else:
             pending.is_waiting = True

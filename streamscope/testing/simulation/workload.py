@@ -98,7 +98,7 @@ def _mix_recovery(
     plan: PhysicalPlan, hosts: int, random: Random, *, is_verified: bool
 ) -> tuple[VertexSpec, ...]:
     """Draw a recovery strategy per vertex; some jobs use only checkpoints, some one other."""
-    if is_verified and random.random() < 0.3:  # the strategies that --verify chooses
+    if is_verified and random.random() < 0.3:  # use the strategies that --verify chooses
         plan = with_durable_channels(plan)
     offers: list[Strategy] = random.choice(
         [

@@ -163,7 +163,7 @@ class HostProcess:
         """Report the end to the executor in the job manager's process."""
         self._world.scheduler.note(f"{self.process.name} over: {how}")
         if self.attempt or not (host := self._world.processes.end(self)):
-            return  # Spark reports only first attempts, and only processes that run a host
+            return  # Spark reports only first attempts, and only of processes that run a host
         manager, on_exit = self._manager, self._on_exit
 
         def tell() -> None:
@@ -361,7 +361,7 @@ class World:
         if manager.is_current and state == "stopped":
             self.scheduler.met["job stopped"] += 1
             self.passes_on = True
-            manager.process.kill("stopped")  # then a user resumes the job
+            manager.process.kill("stopped")  # the stop was a user's, who then resumes the job
         elif manager.is_current:
             self.state, self.error = state, error
 

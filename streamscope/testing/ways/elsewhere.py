@@ -101,7 +101,7 @@ def _receive(pipe: IO[bytes]) -> bytes:
 
 def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
     """Run plans for the parent, each in a new fork, until it closes the pipe."""
-    while True:  # ends with the parent, or when it closes the pipe
+    while True:  # ends with the parent process, or when the parent closes the pipe
         try:
             path, request = pickle.loads(_receive(requests))
         except EOFError:

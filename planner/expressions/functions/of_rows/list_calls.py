@@ -209,7 +209,7 @@ def _spark_slice(_call: Call, items: str, first: str, last: str) -> str:
 
 def _spark_position(call: Call, items: str, value: str) -> str:
     if pa.types.is_floating(arg_types(call)[1]):
-        return not_in_batch(call)  # Spark treats NaN as equal to NaN
+        return not_in_batch(call)  # not possible in Spark, which treats NaN as equal to NaN
     return f"array_position({items}, {value})"
 
 

@@ -44,7 +44,8 @@ def by_calendar(lengths: Sequence[exp.Expr], offset_us: int, zone: str) -> Calen
     Raises:
         InvalidPlanError: one has such a unit and the other does not.
     """
-    periods = [calendar_length(node) for node in lengths] or [None]  # SNAPSHOT() has no length
+    # SNAPSHOT() has no length; one None stands for it
+    periods = [calendar_length(node) for node in lengths] or [None]
     size, every = periods[0], periods[-1]
     if size is None and every is None:
         return None

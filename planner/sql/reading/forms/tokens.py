@@ -190,7 +190,7 @@ def _with_first_aliases(tokens: list[Token]) -> list[Token]:
 def _with_absolutes(tokens: list[Token]) -> list[Token]:
     """Rewrite ``@ x`` as ``ABS(x)``, and the function ``DIV(a, b)`` under another name."""
     out: list[Token] = []
-    closing: list[int] = []  # positions after which a call of ABS ends
+    closing: list[int] = []  # positions after which a call of ABS is closed
     for at, token in enumerate(tokens):
         after = tokens[at + 1] if at + 1 < len(tokens) else token
         if token.token_type is TokenType.PARAMETER and after is not token:

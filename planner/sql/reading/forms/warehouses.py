@@ -54,7 +54,7 @@ def with_warehouses(whole: exp.Expr) -> None:
             replaced(move, exp.Paren(this=moved))
     for diff in list(whole.find_all(exp.TimestampDiff)):
         unit = diff.args.get("unit")
-        if unit is not None:  # TIMESTAMP_DIFF(later, earlier, MINUTE)
+        if unit is not None:  # with a unit it is TIMESTAMP_DIFF(later, earlier, MINUTE)
             given = [exp.Literal.string(unit.name), diff.expression.copy(), diff.this.copy()]
             replaced(diff, exp.Anonymous(this="TIMESTAMPDIFF", expressions=given))
 

@@ -94,7 +94,7 @@ def _cannot_be_read_again(world: World, vertex: VertexState) -> bool:
     if len(vertex.instances) != 1 or vertex.is_finished:
         return False
     reads = core.tracker.newest(vertex.shape.id).reads
-    # a source also has positions of its input
+    # for a source, ``reads`` also has positions of its external input
     for stream, seq in zip(vertex.shape.inputs, reads, strict=False):
         writers = core.job.live(stream.writer.vertex)
         elsewhere = [i for i in writers if i.slot != vertex.instances[0].slot]

@@ -175,7 +175,7 @@ class Checkers:
                 state_schema=self._schemas[vertex],
                 fetch=lambda parts: [self.blobs.get(HOME + part) for part in parts],
             ).snapshot
-        except CorruptCheckpointError:  # from a fenced instance, whose parts were deleted
+        except CorruptCheckpointError:  # a fenced instance wrote it, whose parts were deleted
             return
         # Instances of a live source may read its partitions in different orders.
         inputs = () if vertex in self._live else snapshot.inputs
@@ -240,7 +240,8 @@ class Checkers:
         found: dict[str, list[tuple[int, int]]] = {}
         self._begins.clear()
         for name, data in self.blobs.items():
-            if data and (noted := BEGINS.fullmatch(name)):  # after a power failure it may be empty
+            # the file may be empty after a power failure
+            if data and (noted := BEGINS.fullmatch(name)):
                 self._begins[noted[1]] = max(self._begins.get(noted[1], 0), int(noted[2]))
             if name.endswith(".parquet") and (match := SEGMENT.fullmatch(name)):
                 found.setdefault(match[1], []).append((int(match[2]), int(match[3])))
@@ -276,7 +277,8 @@ class Checkers:
     def _durable(self, stream: str, seq: int) -> tuple[int, int]:
         """Return the durable range that contains ``seq``."""
         root = self._roots[stream]
-        mark = int(self.blobs.get(root + MARK) or b"0")  # after a power failure it may be empty
+        # the mark may be empty after a power failure
+        mark = int(self.blobs.get(root + MARK) or b"0")
         mark = max(mark, self._begins.get(root, 0))
         ranges = [(lo, hi) for lo, hi in self._ranges.get(root, ()) if hi > mark]
         start = max(mark, ranges[0][0]) if ranges else mark
@@ -300,7 +302,7 @@ class Checkers:
             for name in sorted(n for n in self.blobs if n.startswith(root)):
                 match = SEGMENT.fullmatch(name)
                 if match is None or name.removeprefix(root) not in sealed:
-                    continue  # written by a zombie after the output was complete
+                    continue  # a zombie wrote this file after the output was complete
                 if not found and int(match[2]) <= kept:
                     found = expected[: int(match[2])]
                 if int(match[2]) != len(found):

@@ -179,10 +179,10 @@ class WatchedManager(JobManager):
             self._world.violate("memory is held for a replay", f"{name}: {new.consumed}, {reads}")
         log = self._successor.job
         if log.vertices[name].is_finished and not log.is_retired(name):
-            self._reopened.add(name)  # a reader still needs its memory
+            self._reopened.add(name)  # restarted for a reader, which still needs its memory
         elif log.is_retired(name) and not self._is_needed(name):
             self._world.violate("a retired vertex does not run again", name)
-        # a source also has positions of its input
+        # for a source, ``reads`` also has positions of its external input
         for seq, stream in zip(reads, vertex.shape.inputs, strict=False):
             writers = self.vertices[stream.writer.vertex].instances
             kept = [i.released.get(stream.id, 0) for i in writers]
