@@ -86,7 +86,7 @@ def as_dictionary(node: Node) -> Node:
 
 @remembered(_REMEMBERED_MAX)
 def _results(tree: Node, column: str, known: Known) -> pa.Array | None:
-    """Return the result per value, the last for null; text as a dictionary. None: one failed."""
+    """Return a result per dictionary value, the last one for null; None: a value failed."""
     values = pa.concat_arrays([known.values, pa.nulls(1, known.values.type)])
     rows = pa.RecordBatch.from_arrays([values], names=[column])
     assert tree.type is not None

@@ -170,7 +170,7 @@ def _from_its_beginning(source: SourcePartition | None) -> SourcePartition | Non
 
 
 def _early_filter(source: SourcePartition | None) -> list[OperatorSpec]:
-    """Return the source's filter as an operator: the vertex's hash ignores where it runs."""
+    """Return a filter inside of the source as an operator, with which the vertex is hashed."""
     if source is None or source.spec.keep is None:
         return []
     return [Filter(source.spec.keep, is_total=True)]

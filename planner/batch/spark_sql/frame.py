@@ -47,5 +47,5 @@ class Frame:
         return [PLACE] if self.has_place else []
 
     def sql(self, node: Node) -> str:
-        """Return an expression over the columns."""
+        """Return the SQL of an expression over the columns."""
         return to_sql(node, self.columns)

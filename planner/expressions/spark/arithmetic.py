@@ -61,7 +61,7 @@ def _arithmetic(operator: str, function: str) -> Writer:
 
 
 def _no_room(call: Call) -> str:
-    """Return an expression that fails the batch, as the overflow fails the stream."""
+    """Return SQL that raises an error, because an overflow is an error in the stream, too."""
     shown = str(call).replace(MARK, "")
     return failure(f"cannot evaluate {shown}: the result does not fit into {call.type}")
 

@@ -20,7 +20,7 @@ _COLUMNS = {"EACH": ("key", "value"), "ELEMENTS": ("value",)}
 
 
 def with_clauses(whole: exp.Expr, engine: str) -> None:
-    """Replace these clauses in a statement."""
+    """Rewrite clauses of other engines in a statement."""
     for select in list(whole.find_all(exp.Select)):
         select.set("hint", None)  # a hint changes how a query runs, not its rows
         _order_all(select)

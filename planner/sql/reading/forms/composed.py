@@ -49,7 +49,7 @@ _MOVES: dict[str, type[exp.Binary]] = {"DATE_ADD": exp.Add, "DATE_SUB": exp.Sub}
 
 
 def composed(statement: exp.Expr) -> exp.Expr:
-    """Replace these aggregates in a statement."""
+    """Rewrite aggregates that combine other aggregates in a statement."""
     for node in list(statement.find_all(exp.Anonymous, *_REGRESSIONS)):
         template = _REGRESSIONS.get(type(node)) or _NAMED.get(node.name.upper())
         if isinstance(node, exp.Anonymous) and node.name.upper() in _MOVES:

@@ -20,7 +20,7 @@ _PAIR = "@pair"
 
 
 def with_pairs(statement: exp.Expr, engine: str) -> None:
-    """Replace these calls in a statement."""
+    """Rewrite calls with lambdas over pairs in a statement."""
     for node in reversed(
         list(statement.find_all(exp.Array, exp.Anonymous, exp.ArrayFilter, exp.Reduce))
     ):

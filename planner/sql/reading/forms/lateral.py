@@ -14,7 +14,7 @@ _KEY, _NUMBER = "@key", "@number"
 
 
 def with_laterals(whole: exp.Expr) -> None:
-    """Replace these joins in a statement."""
+    """Rewrite LATERAL joins in a statement as joins on a key."""
     for select in list(whole.find_all(exp.Select)):
         from_ = select.args.get("from_")
         outer = set() if from_ is None else {from_.this.alias_or_name}

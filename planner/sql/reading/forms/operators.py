@@ -47,7 +47,7 @@ def with_operators(
     read: Callable[[str], exp.Expr],
     error: Error,
 ) -> None:
-    """Replace these operators in a statement; ``read`` parses an expression.
+    """Rewrite operators of other engines in a statement; ``read`` parses an expression.
 
     Raises:
         SqlError: made by ``error``; a pattern of GLOB has more than ``*`` and ``?``, or

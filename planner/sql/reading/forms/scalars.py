@@ -90,7 +90,7 @@ _DATE_UNITS = {"YYYY": "YEAR", "YY": "YEAR", "MON": "MONTH", "MM": "MONTH"}
 
 
 def with_forms(statement: exp.Expr, engine: str, read: Callable[[str], exp.Expr]) -> exp.Expr:
-    """Replace these functions in a statement; ``read`` parses templates."""
+    """Rewrite functions that have a template in a statement; ``read`` parses templates."""
     # inner calls first, so that outer templates get rewritten arguments
     for node in reversed(list(statement.find_all(exp.Func))):
         template, given = (None, []) if node.meta.get(_DONE) else _of(node, engine)

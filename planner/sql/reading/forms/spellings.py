@@ -50,7 +50,7 @@ def with_series_of_times(whole: exp.Expr) -> None:
 
 
 def spelled(whole: exp.Expr, engine: str, error: Error) -> None:
-    """Replace these spellings in a statement.
+    """Rewrite clauses and literals of other engines in a statement.
 
     Raises:
         SqlError: one of them has no other spelling.

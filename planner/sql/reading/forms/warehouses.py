@@ -29,7 +29,7 @@ _SLICES = ("SECOND", "MINUTE", "HOUR", "DAY")
 
 
 def with_warehouses(whole: exp.Expr) -> None:
-    """Replace these forms in a statement."""
+    """Rewrite forms of BigQuery and Snowflake in a statement."""
     for raw in list(whole.find_all(exp.RawString)):
         replaced(raw, exp.Literal.string(raw.name))
     for held in list(whole.find_all(exp.Bracket)):

@@ -25,7 +25,7 @@ _COMPARATOR = (
 
 
 def with_engine_forms(whole: exp.Expr, engine: str, error: Error) -> None:
-    """Replace these forms in a statement of a dialect.
+    """Rewrite forms of Flink and Spark in a statement of a dialect.
 
     Raises:
         SqlError: a form has no equivalent.

@@ -24,7 +24,7 @@ _NAMES = {"STACK": ("col", 0), "INLINE": ("col", 1), "INLINE_OUTER": ("col", 1)}
 
 
 def with_generators(whole: exp.Expr, error: _Error) -> None:
-    """Replace these calls in a statement.
+    """Rewrite STACK, INLINE and JSON_TUPLE in a statement.
 
     Raises:
         SqlError: a call has another number of names, or reads JSON by names that are no literals.

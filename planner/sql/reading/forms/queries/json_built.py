@@ -16,7 +16,7 @@ _AGGREGATES = ("JSON_ARRAYAGG", "JSON_OBJECTAGG")
 
 
 def with_json(whole: exp.Expr, engine: str) -> None:
-    """Replace these calls in a statement of Flink."""
+    """Rewrite JSON_OBJECT and JSON_ARRAY in a statement of Flink."""
     if engine != "flink":
         return
     for node in list(whole.find_all(exp.JSONObject, exp.Anonymous)):

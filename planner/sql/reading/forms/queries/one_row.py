@@ -31,7 +31,7 @@ _SIMPLE = ("expressions", "from_", "joins", "where", "kind", "operation_modifier
 
 
 def with_queries(whole: exp.Expr, engine: str, error: _Error) -> None:
-    """Replace these queries in a statement.
+    """Rewrite queries without FROM, functions in FROM and LATERAL in a statement.
 
     Raises:
         SqlError: a name may mean two columns, or a clause behind a function is not supported.
