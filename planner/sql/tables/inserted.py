@@ -45,7 +45,7 @@ _PLAIN = (
 _COPYING = ("spark", "postgres", "duckdb")
 _COPIED = (
     "{0} is a copy of the rows before this INSERT, and here it would have the later rows, too: "
-    "write CREATE VIEW {0} AS, or INSERT before CREATE TABLE {0}"
+    "write this INSERT before {0} is filled, or CREATE VIEW {0} AS for a query of all rows"
 )
 #: Dialects in which a text that is too long for its column is an error.
 _CHECKING = ("spark", "postgres")
@@ -103,21 +103,28 @@ def with_inserted(
 
 
 def _check_copies(statements: Sequence[exp.Expr], error: Error) -> None:
-    """Refuse an INSERT INTO a table that CREATE TABLE AS has copied before."""
-    read_by: dict[str, set[str]] = {}  # for each created table, the tables that its query reads
-    copies: dict[str, set[str]] = {}
+    """Refuse an INSERT INTO a table whose rows were copied before, by CREATE TABLE AS or INSERT."""
+    read_by: dict[str, set[str]] = {}  # by target: the tables that its rows come from
+    copies: list[str] = []
     for statement in statements:
-        if isinstance(statement, exp.Insert):
-            name = _target(statement)
-            copy = next((made for made, read in copies.items() if name in read), None)
+        is_insert = isinstance(statement, exp.Insert)
+        if not is_insert and not isinstance(statement, exp.Create):
+            continue
+        target = _target(statement)
+        if is_insert:
+            copy = next((made for made in copies if target in read_by[made] - {made}), None)
             if copy is not None:
                 raise error(statement.this, _COPIED.format(copy))
-        elif isinstance(statement, exp.Create) and statement.args.get("expression") is not None:
-            names = {table.name.lower() for table in statement.expression.find_all(exp.Table)}
-            read = names.union(*(read_by.get(name, ()) for name in names))
-            read_by[_target(statement)] = read
-            if str(statement.args.get("kind")).upper() == "TABLE":
-                copies[_target(statement)] = read
+        query = statement.args.get("expression")
+        if not isinstance(query, exp.Query) or isinstance(query, exp.Values):
+            continue
+        known = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
+        names = {table.name.lower() for table in query.find_all(exp.Table)} - known
+        read = names.union(*(read_by.get(name, ()) for name in names))
+        read_by[target] = read_by.get(target, set()) | read
+        # a MATERIALIZED VIEW of RisingWave and Materialize gets later rows, too
+        if is_insert or str(statement.args.get("kind")).upper() == "TABLE":
+            copies.append(target)
 
 
 def _check_plain(insert: exp.Insert, error: Error) -> None:
@@ -211,6 +218,30 @@ def _reads(statement: exp.Expr, name: str) -> bool:
     return any(table.name.lower() == name for table in tables)
 
 
+def _check_lengths(insert: exp.Insert, declared: exp.Schema, error: Error) -> None:
+    """Refuse a column of a SELECT that may have longer texts than its VARCHAR(n)."""
+    columns = {c.name.lower(): c for c in declared.find_all(exp.ColumnDef)}
+    listed = [part.name.lower() for part in getattr(insert.this, "expressions", ())]
+    query = insert.expression
+    items = query.selects if isinstance(query, exp.Select) else []
+    values = dict(zip(listed or columns, items, strict=False))
+    for name, column in columns.items():
+        kind = column.args.get("kind")
+        length = None if kind is None else type_length(kind)
+        is_filled = not listed or name in listed
+        if length is not None and is_filled and not _fits(values.get(name), length):
+            raise error(column, _LENGTH)
+
+
+def _fits(value: exp.Expr | None, length: int) -> bool:
+    """Return whether no text of an item is longer, as its literal or cast shows."""
+    value = value.unalias() if value is not None else None
+    if isinstance(value, exp.Literal):
+        return len(value.name) <= length
+    longest = type_length(value.to) if isinstance(value, exp.Cast) else None
+    return isinstance(value, exp.Null) or (longest is not None and longest <= length)
+
+
 def _as_query(
     create: exp.Create, inserts: list[exp.Insert], kept: list[exp.Expr], engine: str, error: Error
 ) -> list[exp.Expr]:
@@ -220,10 +251,9 @@ def _as_query(
     if isinstance(create.this, exp.Schema):
         if create.this.find(exp.PrimaryKey, exp.PrimaryKeyColumnConstraint):
             raise error(create.this, _KEYED)
-        for column in create.this.find_all(exp.ColumnDef):
-            kind = column.args.get("kind")
-            if engine in _CHECKING and kind is not None and type_length(kind) is not None:
-                raise error(column, _LENGTH)
+        if engine in _CHECKING:
+            for insert in inserts:
+                _check_lengths(insert, create.this, error)
         sides = [as_columns(insert, create, error, is_cast=True) for insert in inserts]
     if create.args.get("expression") is not None:
         sides = [create.args["expression"], *sides]

@@ -54,9 +54,12 @@ def inserted_rows(table: Table, inserts: Sequence[exp.Insert], time: exp.Expr | 
                 columns.nodes[name], f"{name} is NOT NULL: write a value in each row"
             )
     for name, length in columns.lengths.items():
-        long = next((row[name] for row in rows if len(row.get(name) or "") > length), None)
-        if long is not None:
-            raise table.text.error(columns.nodes[name], _LONG.format(long, name, length))
+        for row in rows:
+            text = row.get(name) or ""
+            if len(text.rstrip(" ")) > length:
+                raise table.text.error(columns.nodes[name], _LONG.format(text, name, length))
+            if len(text) > length:  # engines cut spaces
+                row[name] = text[:length]
     batch = pa.RecordBatch.from_pylist(
         [{name: row.get(name) for name in schema.names} for row in rows], schema
     )

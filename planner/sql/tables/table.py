@@ -14,6 +14,7 @@ from planner.api.stream import Stream
 from planner.errors import InvalidPlanError
 from planner.expressions.nodes import Column
 from planner.expressions.types import TIMESTAMP_UTC, is_number
+from planner.sql.expressions.engines.of_engine import normal_json
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, Visible, scope_of
 from planner.sql.reading.errors import sql_type
@@ -118,6 +119,8 @@ class Table:
         ]
         if zoned:  # the columns are declared with a time zone; a time without one is UTC
             stream = stream.with_columns(*zoned)
+        if self.text.engine.name == "postgres":
+            stream = self._with_normal_json(stream)
         for name, node in self.columns.computed.items():
             whole = scope_of(stream, self.given.name.name)
             made = Expressions(self.text, whole, {}).compile(node)
@@ -126,6 +129,13 @@ class Table:
         if self.word == STREAM or not self.columns.names:
             return stream
         return stream.select(*self.columns.names, *([] if besides is None else [besides]))
+
+    def _with_normal_json(self, stream: Stream) -> Stream:
+        """Write the values of columns of type JSONB as PostgreSQL stores them."""
+        kinds = {name: node.args.get("kind") for name, node in self.columns.nodes.items()}
+        names = [n for n, kind in kinds.items() if kind is not None and kind.is_type("JSONB")]
+        made = [normal_json(col(n)).alias(n) for n in names if n in stream.schema.names]
+        return stream.with_columns(*made) if made else stream
 
     def matched(self, stream: Stream) -> Stream:
         """Return the written columns under the target's names; types must fit.

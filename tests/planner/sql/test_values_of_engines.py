@@ -336,12 +336,26 @@ JSON, SAME, OTHER = '\'{"a": 1, "b": [2]}\'', '\'{"b":[2.0],"a":1}\'', '\'{"a": 
         f"{JSON}::jsonb IS NOT DISTINCT FROM {SAME}::jsonb",
         f"({JSON}::jsonb -> 'a') = '1.0'",
         f"JSONB_BUILD_OBJECT('b', ARRAY[2], 'a', 1) = {SAME}",
+        f"({JSON}::jsonb, 1) = ({SAME}::jsonb, 1)",
+        f"CASE {JSON}::jsonb WHEN {SAME}::jsonb THEN TRUE ELSE FALSE END",
+        f"NULLIF({JSON}::jsonb, {SAME}::jsonb) IS NULL",
+        "'1e25'::jsonb = '10000000000000000000000000'::jsonb",
+        "'9007199254740993.0'::jsonb = '9007199254740993'::jsonb",
+        "'[1e400]'::jsonb <> '[1e401]'::jsonb",
     ],
 )
 def test_json_of_postgres_is_compared_by_its_values(test: str) -> None:
     assert value('JSON_SORTED(\'{"b": 1.0, "a": [2], "a": [1e2]}\')') == '{"a":[100],"b":1}'
     assert value(test, "postgres") is True
     assert value(f"{JSON}::json = {SAME}::json", "duckdb") is False
+
+
+def test_jsonb_of_postgres_has_one_text_per_value() -> None:
+    assert (
+        value('CAST(\'{"bb": 1, "a": [1, 2.50]}\' AS JSONB)', "postgres") == '{"a":[1,2.5],"bb":1}'
+    )
+    assert value("'{a'::jsonb", "postgres") == "{a"
+    assert value("CAST(NULL AS JSONB)", "postgres") is None
 
 
 def test_cardinality_of_postgres_counts_all_dimensions() -> None:
@@ -363,3 +377,9 @@ def test_an_age_is_compared_with_lengths_below_a_month(dialect: str) -> None:
 def test_duckdb_compares_texts_of_one_length(call: str) -> None:
     with pytest.raises(SqlError, match="step of a sequence is 0"):
         value(call, "duckdb")
+
+
+@pytest.mark.parametrize("call", ["HAMMING('abc', NULLIF(s, s))", "HAMMING(NULLIF(s, s), 'abc')"])
+def test_hamming_of_null_is_null(call: str) -> None:
+    assert value(call, "duckdb") is None
+    assert ducks(call) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from planner.expressions.nodes import Call, Value
 
 _TEXTS = pa.list_(pa.string())
+#: Whole numbers with more digits stay as they are written.
+_DIGITS_MAX = 400
 
 
 def _read(text: str) -> Any:
@@ -155,12 +158,17 @@ def _stripped(text: str) -> str | None:
 
 
 def _in_order(held: Any) -> Any:
-    """Return the value with sorted keys; 1.0 and 1e2 are 1 and 100."""
+    """Return the value with keys in PostgreSQL's order; 1.0 and 1e2 are 1 and 100."""
     if isinstance(held, dict):
-        return {name: _in_order(held[name]) for name in sorted(held)}
+        names = sorted(held, key=lambda name: (len(name.encode()), name.encode()))
+        return {name: _in_order(held[name]) for name in names}
     if isinstance(held, list):
         return list(map(_in_order, held))
-    return int(held) if type(held) is float and held.is_integer() else held
+    if not isinstance(held, float):
+        return held
+    number = Decimal(written_json(held))
+    is_whole = number.adjusted() < _DIGITS_MAX and number == number.to_integral_value()
+    return int(number) if is_whole else held
 
 
 def _sorted(text: str) -> str | None:
@@ -272,7 +280,7 @@ class JsonParts(Functions[E]):
 
     @PARTS.function(pa.string(), _of(_sorted, pa.string()), spark=not_in_batch, sql="JSON_SORTED")
     def json_sorted(self) -> E:
-        """Write equal JSON alike: sorted keys, the last value of a key, no spaces."""
+        """Write equal JSON alike: shorter keys first, the last value of a key, no spaces."""
         return self._call("json_sorted")
 
     @PARTS.function(

@@ -214,6 +214,14 @@ def _of_fractions(
     return signed.cast("int64") if engine.name == "spark" else signed
 
 
+def normal_json(value: Expr) -> Expr:
+    """Return JSON as PostgreSQL stores JSONB, so that equal values have equal texts.
+
+    A text that is not JSON stays as it is.
+    """
+    return value.str.json_sorted().fill_null(value)
+
+
 def cast(node: exp.Cast, to: pa.DataType, compiler: Compiler) -> Expr:
     """Compile a cast that differs between engines; ``TRY_CAST`` gives null where it fails."""
     text, node = compiler.text, exact_cast(node) if pa.types.is_decimal(to) else node
@@ -222,6 +230,8 @@ def cast(node: exp.Cast, to: pa.DataType, compiler: Compiler) -> Expr:
     types = pa.types
     if is_text(to):
         check_written(node, kind, compiler)
+    if engine.name == "postgres" and node.to.is_type("JSONB") and is_text(kind):
+        return normal_json(value)
     if types.is_struct(kind) and types.is_struct(to) and engine.name:
         with text.located(node):
             return by_place(value, kind, to, tries=type(node) is exp.TryCast)

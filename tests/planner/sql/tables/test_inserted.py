@@ -193,13 +193,41 @@ COPIED = """CREATE TABLE t (a INT); INSERT INTO t VALUES (1); {0}
     [
         "CREATE TABLE u AS SELECT * FROM t;",
         "CREATE VIEW v AS SELECT * FROM t; CREATE TABLE u AS SELECT * FROM v;",
+        "CREATE TABLE u (a INT); INSERT INTO u SELECT a FROM t;",
+        "CREATE TABLE v (a INT); INSERT INTO v SELECT a FROM t; CREATE VIEW u AS SELECT * FROM v;",
     ],
 )
 def test_a_copied_table_gets_no_more_rows(dialect: str, made: str) -> None:
-    with pytest.raises(SqlError, match="u is a copy"):
+    with pytest.raises(SqlError, match=r"[uv] is a copy"):
         sql(COPIED.format(made), dialect=dialect)
 
 
 def test_a_view_and_a_table_of_flink_are_no_copies() -> None:
     assert rows(COPIED.format("CREATE VIEW u AS SELECT * FROM t;"), "duckdb") == [(1,), (2,)]
     assert rows(COPIED.format("CREATE TABLE u AS SELECT * FROM t;"), "flink") == [(1,), (2,)]
+
+
+def test_a_name_of_with_is_no_table_that_is_copied() -> None:
+    text = """CREATE TABLE s (a INT); CREATE TABLE t (a INT); INSERT INTO t VALUES (1);
+    CREATE TABLE u AS WITH s AS (SELECT a FROM t) SELECT * FROM s; INSERT INTO s VALUES (2);
+    SELECT u.a FROM u UNION ALL SELECT s.a FROM s"""
+    assert rows(text, "duckdb") == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("item", ["'abc'", "CAST(s AS VARCHAR(3))"])
+def test_a_text_of_a_select_that_fits_is_inserted(item: str) -> None:
+    text = f"""CREATE TABLE t (a VARCHAR(3), b INT); CREATE TABLE r (s VARCHAR);
+    INSERT INTO r VALUES ('abc'); INSERT INTO t SELECT {item}, 1 FROM r; SELECT a FROM t"""
+    assert rows(text, "postgres") == [("abc",)]
+
+
+def test_spaces_beyond_the_length_are_cut() -> None:
+    text = "CREATE TABLE t (a VARCHAR(3)); INSERT INTO t VALUES ('ab    '); SELECT a FROM t"
+    assert rows(text, "postgres") == [("ab ",)]
+
+
+def test_equal_json_of_a_column_is_one_group() -> None:
+    text = """CREATE TABLE t (j JSONB);
+    INSERT INTO t VALUES ('{"a": 1, "b": 2}'), ('{"b":2,"a":1.0}');
+    SELECT j AS k, COUNT(*) AS n FROM t GROUP BY j"""
+    assert rows(text, "postgres") == [('{"a":1,"b":2}', 2)]

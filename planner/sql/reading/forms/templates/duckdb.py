@@ -76,7 +76,7 @@ _TEXTS: dict[tuple[str, int], str] = {
         (("HAMMING", 2), ("MISMATCHES", 2)),
         # Texts of other lengths, and empty ones, raise an error by a step of 0.
         "CARDINALITY(FILTER(@SEQUENCE(1, LENGTH(@1), "
-        "CASE WHEN LENGTH(@1) = LENGTH(@2) THEN SIGN(LENGTH(@1)) ELSE 0 END), "
+        "CASE WHEN LENGTH(@1) <> LENGTH(@2) THEN 0 ELSE SIGN(LENGTH(@1) + 0 * LENGTH(@2)) END), "
         "i -> SUBSTRING(@1, i, 1) <> SUBSTRING(@2, i, 1)))",
     ),
     ("JACCARD", 2): (
