@@ -69,6 +69,9 @@ class Numbered:
 
     def read(self, column: int, lo: int, hi: int) -> np.ndarray:
         """Return the values of rows ``[lo, hi)`` in a column; valid until the next call."""
+        if lo >= self._starts[-1]:
+            last: np.ndarray = self._chunks[-1][column, lo - self._starts[-1] : hi - self._starts[-1]]
+            return last
         parts = [chunk[column, a:b] for chunk, a, b in self._within(lo, hi)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts or [np.empty(0, np.int64)])
 
@@ -100,6 +103,8 @@ class Numbered:
 
     def below(self, column: int, value: int) -> int:
         """Return how many rows have values below ``value``, in a column in increasing order."""
+        if len(self._chunks) == 1:
+            return int(self.read(column, self.first, self.next).searchsorted(value))
         return sum(int(part.searchsorted(value)) for part in self.parts(column))
 
     def change(self, column: int, values_of: Callable[[np.ndarray], np.ndarray]) -> None:

@@ -197,6 +197,7 @@ class AsOfJoinOperator:
 
     def _match(self, left: pa.RecordBatch, right: pa.RecordBatch) -> None:
         """Find the matches of new left events, and add the new right events."""
+        strategy = self._spec.strategy
         right, right_codes = self._marks(right)
         codes = self._left_codes(left)
         before = self._newest(left, codes)
@@ -204,19 +205,18 @@ class AsOfJoinOperator:
         if len(right_codes):
             marks = int64_column(right, VS)
             numbers = self._remember(right, right_codes)
-            self._follow(right_codes, numbers)
+            if strategy != "backward":
+                self._follow(right_codes, numbers)
             if len(codes):
                 vs = int64_column(left, VS)
                 timeline = Timeline(right_codes, marks, codes, vs)
-                earlier, later = timeline.mark_at_or_before(), timeline.mark_after()
-                at_once = (earlier >= 0) & (marks[earlier] == vs)
-                later = np.where(at_once, earlier, later)
-                before = np.where(earlier >= 0, numbers[earlier], before)
-                after = np.where(later >= 0, numbers[later], after)
-        if self._spec.strategy == "backward":
-            after[:] = _NONE
-        elif self._spec.strategy == "forward":
-            before[:] = _NONE
+                earlier = timeline.mark_at_or_before()
+                if strategy != "forward":
+                    before = np.where(earlier >= 0, numbers[earlier], before)
+                if strategy != "backward":
+                    at_once = (earlier >= 0) & (marks[earlier] == vs)
+                    later = np.where(at_once, earlier, timeline.mark_after())
+                    after = np.where(later >= 0, numbers[later], after)
         first = self._waiting.push(left, before, after)
         self._chain(codes, after, first)
 
@@ -298,13 +298,15 @@ class AsOfJoinOperator:
 
     def _chosen(self, vs: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
         """Return the number of the match of each event; negative: none."""
-        spec = self._spec
+        strategy = self._spec.strategy
+        if strategy == "backward" and self._spec.tolerance_us is None:
+            return before
+        if strategy == "forward":
+            return np.where(self._distance(vs, after, -1)[1], after, _NONE)
         behind, is_behind = self._distance(vs, before, 1)
-        if spec.strategy == "backward":
+        if strategy == "backward":
             return np.where(is_behind, before, _NONE)
         ahead, is_ahead = self._distance(vs, after, -1)
-        if spec.strategy == "forward":
-            return np.where(is_ahead, after, _NONE)
         takes_after = is_ahead & (~is_behind | (ahead <= behind))
         return np.where(takes_after, after, np.where(is_behind, before, _NONE))
 

@@ -188,11 +188,7 @@ class RightRows:
     def _only(self, is_kept: np.ndarray, last: np.ndarray) -> np.ndarray:
         """Drop the other events in memory; ``last``: by code, the number of the newest event."""
         numbers: np.ndarray = np.where(is_kept, np.cumsum(is_kept) - 1, _NONE)
-        rows, lo = RowStore(self._schema), 0
-        for batch in self._rows.table().to_batches():
-            mask = is_kept[lo : lo + batch.num_rows]
-            rows.add(batch if mask.all() else batch.filter(pa.array(mask)))
-            lo += batch.num_rows
+        rows = self._rows.only(is_kept)
         copies = np.concatenate([np.empty(0, np.int64), *self._copies])
         self._copies = [numbers[copies[is_kept[copies]]]]
         self._rows, self._last = rows, CodeMap(np.int64, _NONE)

@@ -61,12 +61,30 @@ class RowStore:
 
     def times(self, numbers: np.ndarray) -> np.ndarray:
         """Return ``_vs`` of the rows ``numbers``, none of which is negative."""
+        if len(self._batches) == 1:
+            only: np.ndarray = int64_column(self._batches[0], VS)[numbers]
+            return only
         out = np.empty(len(numbers), np.int64)
         batch = np.searchsorted(self._starts, numbers, side="right") - 1
         for at in np.unique(batch).tolist():
             of = batch == at
             out[of] = int64_column(self._batches[at], VS)[numbers[of] - self._starts[at]]
         return out
+
+    def only(self, is_kept: np.ndarray) -> RowStore:
+        """Return a store of some of the rows; ``is_kept``: by number."""
+        kept, parts, nbytes = RowStore(self._schema), [], 0
+        for batch, lo in zip(self._batches, self._starts, strict=False):
+            mask = is_kept[lo : lo + batch.num_rows]
+            part = batch if mask.all() else batch.filter(pa.array(mask))
+            nbytes += part.nbytes
+            if parts and nbytes > _JOINED_BYTES:
+                kept.add(join_batches(parts))
+                parts, nbytes = [], part.nbytes
+            parts.append(part)
+        if parts:
+            kept.add(join_batches(parts))
+        return kept
 
     def table(self) -> pa.Table:
         """Return all rows, by reference."""
