@@ -198,7 +198,7 @@ class AsOfJoinOperator:
     def _match(self, left: pa.RecordBatch, right: pa.RecordBatch) -> None:
         """Find the matches of new left events, and add the new right events."""
         strategy = self._spec.strategy
-        right, right_codes = self._marks(right)
+        right, right_codes, order = self._marks(right)
         codes = self._left_codes(left)
         before = self._newest(left, codes)
         after = np.full(len(codes), _NONE, np.int64)
@@ -206,7 +206,7 @@ class AsOfJoinOperator:
             marks = int64_column(right, VS)
             numbers = self._remember(right, right_codes)
             if strategy != "backward":
-                self._follow(right_codes, numbers)
+                self._follow(right_codes, order, numbers)
             if len(codes):
                 vs = int64_column(left, VS)
                 timeline = Timeline(right_codes, marks, codes, vs)
@@ -236,9 +236,8 @@ class AsOfJoinOperator:
             before[missing] = self._rights.newest(codes[missing])
         return before
 
-    def _follow(self, codes: np.ndarray, numbers: np.ndarray) -> None:
-        """Set the first later match of the buffered events of ``codes``."""
-        order = sorting(codes)
+    def _follow(self, codes: np.ndarray, order: np.ndarray, numbers: np.ndarray) -> None:
+        """Set the first later match of the buffered events of ``codes``, which ``order`` sorts."""
         earliest = order[heads_of(codes[order])]
         which, waiting = self._chains.take(codes[earliest])
         held = waiting >= self._waiting.first
@@ -251,8 +250,11 @@ class AsOfJoinOperator:
         waits = np.flatnonzero((after < 0) & (codes >= 0))
         self._chains.add(codes[waits], first + waits)
 
-    def _marks(self, right: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray]:
-        """Return the right events that can match: per key and start the first, or else the last."""
+    def _marks(self, right: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray, np.ndarray]:
+        """Return the right events that can match: per key and start the first, or else the last.
+
+        Also return their codes, and the order that sorts these.
+        """
         columns = [right.column(name) for name in self._spec.right_on]
         nulls = null_keys(columns)
         if nulls is not None:
@@ -265,9 +267,11 @@ class AsOfJoinOperator:
         is_first = self._spec.strategy == "forward"
         kept = np.concatenate([edge, changes] if is_first else [changes, edge])
         if kept.all():
-            return right, codes
-        rows = np.sort(order[kept])
-        return right.take(pa.array(rows)), codes[rows]
+            return right, codes, order
+        is_kept = np.zeros(len(codes), bool)
+        is_kept[order[kept]] = True
+        rows, places = np.flatnonzero(is_kept), np.cumsum(is_kept) - 1
+        return right.take(pa.array(rows)), codes[rows], places[order[kept]]
 
     def _remember(self, right: pa.RecordBatch, codes: np.ndarray | None = None) -> np.ndarray:
         """Store matches and return their numbers; later events use the last match of their key."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: The column with the due time. The name is reserved, so no payload column can have it.
 DUE = SEQ
 _STARTS, _ENDS, _DUES = 0, 1, 2
-_STRETCH, _STRETCH_MAX = 64, 1 << 18
+_STRETCH, _STRETCH_MAX = 1 << 10, 1 << 18
 
 
 class Pending:
