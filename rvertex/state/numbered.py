@@ -69,8 +69,9 @@ class Numbered:
 
     def read(self, column: int, lo: int, hi: int) -> np.ndarray:
         """Return the values of rows ``[lo, hi)`` in a column; valid until the next call."""
-        if lo >= self._starts[-1]:
-            last: np.ndarray = self._chunks[-1][column, lo - self._starts[-1] : hi - self._starts[-1]]
+        start = self._starts[-1]
+        if lo >= start:
+            last: np.ndarray = self._chunks[-1][column, lo - start : hi - start]
             return last
         parts = [chunk[column, a:b] for chunk, a, b in self._within(lo, hi)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts or [np.empty(0, np.int64)])

@@ -73,7 +73,8 @@ class RowStore:
 
     def only(self, is_kept: np.ndarray) -> RowStore:
         """Return a store of some of the rows; ``is_kept``: by number."""
-        kept, parts, nbytes = RowStore(self._schema), [], 0
+        kept, nbytes = RowStore(self._schema), 0
+        parts: list[pa.RecordBatch] = []
         for batch, lo in zip(self._batches, self._starts, strict=False):
             mask = is_kept[lo : lo + batch.num_rows]
             part = batch if mask.all() else batch.filter(pa.array(mask))
