@@ -169,7 +169,8 @@ class RowLog:
         self._is_stored = True
         for part in self._parts:
             if not part.is_stored and part.nbytes >= self.holder.run_bytes_min:
-                part.move(*self._stored(part.blocks))
+                blocks = map(part.block, range(len(part.blocks)))
+                part.move(*self._stored(blocks))
 
     def expire(self, now: int) -> None:
         """Drop the parts whose rows all expire at or before ``now``. A merge drops single rows."""

@@ -22,7 +22,7 @@ of its first match after it once that has arrived; (2) the buffered events of a 
 later match are in one chain, which the next match takes as a whole. So a step takes amortised time
 in its new and its emitted events; (3) matches that no event can use any more are dropped when
 they are more than half of those in memory. Over the memory budget, matches are on scratch
-(:mod:`rvertex.operators.joins.right_rows`), and only keys in memory have codes.
+(:mod:`rvertex.operators.joins.right_rows`); ``backward`` then has codes only for keys in memory.
 """
 
 from __future__ import annotations
@@ -141,7 +141,10 @@ class AsOfJoinOperator:
         self._settled = SettledRows([self._left, self._right])
         self._waiting = WaitingRows(self._left, self._memory)
         spec = self._spec
-        self._rights = RightRows(self._right, spec.right_on, spec.tolerance_us, self._memory)
+        moves = spec.strategy == "backward"
+        self._rights = RightRows(
+            self._right, spec.right_on, spec.tolerance_us, self._memory, moves=moves
+        )
         self._rights_max = _SLACK
         self._chains = KeyChains()
 
@@ -170,10 +173,15 @@ class AsOfJoinOperator:
         return Run(events, moved)
 
     def held_tables(self) -> dict[str, pa.Table]:
-        """Return the buffered rows, and the matches that later events may have."""
+        """Return the buffered rows, and the matches that they or later events may have."""
+        self._forget()
+
+        def codes_of(rows: pa.RecordBatch) -> np.ndarray:
+            return self._keys.codes([rows.column(n) for n in self._spec.right_on], insert=False)
+
         left, right = self._settled.tables()
         tables = {"left": left, "right": right, "waiting": self._waiting.table()}
-        return tables | {"matches": self._rights.all_rows()}
+        return tables | {"matches": self._rights.all_rows(self._settled.frontier, codes_of)}
 
     def snapshot(self) -> OperatorState:
         """Return the buffered rows, by reference."""
@@ -194,6 +202,7 @@ class AsOfJoinOperator:
         codes = [np.empty(0, np.int64), *map(self._left_codes, batches)]
         self._chain(np.concatenate(codes), after, 0)
         self._forget()
+        self._rights.measure()
 
     def _match(self, left: pa.RecordBatch, right: pa.RecordBatch) -> None:
         """Find the matches of new left events, and add the new right events."""
@@ -337,7 +346,8 @@ class AsOfJoinOperator:
         self._rights_max = 2 * len(self._rights) + _SLACK
 
     def _spill(self) -> None:
-        """Move matches to scratch, and drop the codes of their keys."""
+        """Move all matches to scratch, and drop the codes of their keys."""
+        assert not len(self._waiting), len(self._waiting)
         self._forget()
-        self._waiting.renumber(self._rights.spill(self._waiting.matches(), self._right_codes))
+        self._rights.spill()
         self.load(self.snapshot())

@@ -1,12 +1,14 @@
 """The right events of an as-of join that may be a match, by number, and the newest one of each key.
 
-Over the memory budget the newest events move to a log on scratch (:mod:`rvertex.state.row_log`),
-which is searched by key. An event whose key occurs on the left is copied back to memory. Events of
-keys with a match of a buffered left event stay in memory, so numbers refer to memory only.
+Over the memory budget the events of a ``backward`` join, which buffers no left events, move to a
+log on scratch (:mod:`rvertex.state.row_log`), which is searched by key. An event whose key occurs
+on the left is copied back to memory. The other joins buffer left events, which have numbers of
+most events here. So they keep the numbers, and the rows are arrays that the vertex spills
+(:mod:`rvertex.state.array_spill`).
 
 Invariants: (1) if any event of a key is in memory, the newest one is; then it is newer than the
-one in the log, or the same; (2) numbers increase by one, until :meth:`keep` or :meth:`spill`
-renumbers the events.
+one in the log, or the same; (2) numbers increase by one, until :meth:`keep` renumbers the events,
+or :meth:`spill` moves all of them.
 """
 
 from __future__ import annotations
@@ -50,13 +52,25 @@ class RightRows:
         on: Sequence[str],
         tolerance_us: int | None,
         memory: StateMemory,
+        *,
+        moves: bool,
     ) -> None:
-        """Store no rows yet. ``tolerance_us``: how long an event can be a match; None: forever."""
+        """Store no rows yet.
+
+        Args:
+            schema: The columns of the events.
+            on: The key columns.
+            tolerance_us: How long an event can be a match; None: forever.
+            memory: The budget.
+            moves: Whether :meth:`spill` may be called; if not, the vertex spills the rows.
+        """
         self._schema, self._on, self._tolerance_us = schema, tuple(on), tolerance_us
-        self._holder = memory.holder()
+        holder = memory.holder()
+        #: None: :mod:`rvertex.state.array_spill` counts the rows, too.
+        self._holder = holder if moves else None
         self._rows = RowStore(schema)
         self._last = CodeMap(np.int64, _NONE)
-        self._measured_rows = 0
+        self._measured_rows = self._measured_bytes = 0
         #: Numbers of events that are in the log, too.
         self._copies: list[np.ndarray] = []
         names = [log_column(schema, name) for name in schema.names]
@@ -64,7 +78,7 @@ class RightRows:
         logged = [(NUMBER, pa.int64()), (_UNTIL, pa.int64()), *zip(names, types, strict=True)]
         self._logged = pa.schema(logged)
         keys = [log_column(schema, name) for name in self._on]
-        self._log = RowLog(self._logged, keys, _UNTIL, self._holder, _MERGED_ROWS)
+        self._log = RowLog(self._logged, keys, _UNTIL, holder, _MERGED_ROWS)
 
     def __len__(self) -> int:
         """Return the number of events in memory."""
@@ -129,45 +143,37 @@ class RightRows:
 
     @property
     def must_spill(self) -> bool:
-        """Return whether the newest events have to move to the log."""
-        grown = len(self._rows) - self._measured_rows
-        if not self._holder.may_spill or 0 <= grown < _MEASURED_ROWS:
+        """Return whether all events have to move to the log."""
+        if self._holder is None or not self._holder.may_spill:
             return False
-        self._measured_rows = len(self._rows)
-        rows_bytes = self._rows.nbytes
-        self._holder.used_bytes = rows_bytes + self._last.nbytes + self._log.memory_bytes
-        self._holder.keys = self._log.free_rows
-        return rows_bytes >= max(self._holder.run_bytes_min, 1) and self._holder.must_spill
+        if not 0 <= len(self._rows) - self._measured_rows < _MEASURED_ROWS:
+            self.measure()
+        least = max(self._holder.run_bytes_min, 1)
+        return self._measured_bytes >= least and self._holder.must_spill
+
+    def measure(self) -> None:
+        """Report the bytes in memory."""
+        if self._holder is not None and self._holder.may_spill:
+            self._measured_rows, self._measured_bytes = len(self._rows), self._rows.nbytes
+            others = self._last.nbytes + self._log.memory_bytes
+            self._holder.used_bytes = self._measured_bytes + others
+            self._holder.keys = self._log.free_rows
 
     def expire(self, frontier: int) -> None:
         """Drop files of the log whose events are all too far from ``frontier``."""
         self._log.expire(frontier)
 
-    def spill(
-        self, needed: Iterable[np.ndarray], codes_of: Callable[[pa.RecordBatch], np.ndarray]
-    ) -> np.ndarray:
-        """Move the newest events to the log, except for keys with events that are ``needed``.
-
-        Call :meth:`keep` first. Returns the new numbers, as it does.
-        """
-        batches = self._rows.table().to_batches()
-        codes = np.concatenate([np.empty(0, np.int64), *map(codes_of, batches)])
-        is_kept = np.zeros(len(codes), bool)
-        for numbers in needed:
-            is_kept[numbers] = True
-        is_kept |= np.isin(codes, codes[is_kept])
-        is_copy = np.zeros(len(codes), bool)
+    def spill(self) -> None:
+        """Move all events to the log. Call :meth:`keep` first, with no ``needed`` events."""
+        is_copy = np.zeros(len(self._rows), bool)
         for numbers in self._copies:
             is_copy[numbers] = True
-        moved = np.flatnonzero(~is_kept & ~is_copy)
+        moved = np.flatnonzero(~is_copy)
         self._log.release()  # new parts go to scratch piece by piece
         for lo in range(0, len(moved), row_log.PART_ROWS_MAX):
             self._append(moved[lo : lo + row_log.PART_ROWS_MAX])
-        distinct = codes.max(initial=-1) + 1
-        last = self._last.get(np.arange(distinct))
-        last[codes[moved]] = _NONE
-        last[codes[is_copy & ~is_kept]] = _NONE
-        return self._only(is_kept, last)
+        self._rows, self._last = RowStore(self._schema), CodeMap(np.int64, _NONE)
+        self._copies = []
 
     def _append(self, numbers: np.ndarray) -> None:
         """Write events to the log; they replace older ones of their keys."""
@@ -209,10 +215,20 @@ class RightRows:
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def all_rows(self) -> pa.Table:
-        """Return all events, copied from the log."""
-        logged = map(self._unlogged, self._log.current())
-        return pa.Table.from_batches([*logged, *self._rows.table().to_batches()], self._schema)
+    def all_rows(self, frontier: int, codes_of: Callable[[pa.RecordBatch], np.ndarray]) -> pa.Table:
+        """Return the events in memory, and in the log the possible matches of other keys.
+
+        ``frontier``: as of :meth:`keep`. ``codes_of``: -1 for keys without a code.
+        """
+        batches = self._rows.table().to_batches()
+        for logged in self._log.current():
+            rows = self._unlogged(logged)
+            codes = codes_of(rows)
+            is_last = logged.column(_UNTIL).to_numpy() > frontier
+            known = np.flatnonzero(codes >= 0)
+            is_last[known] &= self.newest(codes[known]) < 0
+            batches.append(rows.filter(pa.array(is_last)))
+        return pa.Table.from_batches(batches, self._schema)
 
     def tables(self) -> dict[str, pa.Table]:
         """Return all events, by reference: those in memory as ``matches``, and the log."""

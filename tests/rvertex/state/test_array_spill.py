@@ -209,16 +209,25 @@ SPECS: dict[str, OperatorSpec] = {
     "running sessions": RunningSessionAggregate(
         ("k",), 50_000, None, (AggregateSpec("sum", "x", "x"),)
     ),
-    "as-of join": AsOfJoin(
-        ("k",), ("k",), (("left", "x", "x"), ("right", "x", "y")), "backward", None, is_outer=True
-    ),
+    **{
+        f"as-of join {strategy}": AsOfJoin(
+            ("k",), ("k",), (("left", "x", "x"), ("right", "x", "y")), strategy, tolerance, True
+        )
+        for strategy, tolerance in (("backward", None), ("forward", ROWS), ("nearest", ROWS))
+    },
 }
+
+
+def bytes_of_matches(operator: Any, memory: StateMemory) -> int:
+    """The bytes in memory of an as-of join's matches, reported or not."""
+    matches = operator._rights._rows.table().to_batches()
+    return sum(array_spill._memory_bytes(memory.scratch, batch) for batch in matches)
 
 
 def fed(kind: str, budget: int | None, *, text: bool = False) -> tuple[pa.Table, StateMemory, int]:
     """The output for many keys, the operator's memory, and its peak memory."""
     spec, rng = SPECS[kind], np.random.default_rng(1)
-    ports = 2 if kind == "as-of join" else 1
+    ports = 2 if kind.startswith("as-of join") else 1
     memory, most = StateMemory(budget), 0
     payload = PAYLOAD.set(0, pa.field("k", pa.string())) if text else PAYLOAD
     operator = spec.open([payload] * ports)
@@ -231,7 +240,8 @@ def fed(kind: str, budget: int | None, *, text: bool = False) -> tuple[pa.Table,
         columns = [pa.array(vs), pa.array(vs + 1), keys, pa.array(vs)]
         events = pa.RecordBatch.from_arrays(columns, schema=event_schema(payload))
         spill.fit(events.nbytes)
-        most = max(most, memory.used_bytes)
+        in_memory = bytes_of_matches(operator, memory) if ports == 2 else 0
+        most = max(most, memory.used_bytes, in_memory)
         ctis = np.array([lo]) if lo else NO_CTIS
         out.append(operator.process([Run(events, ctis)] * ports).events)
     end = Run(events.slice(0, 0), np.array([int(INF_TIME)]))

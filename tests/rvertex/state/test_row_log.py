@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rvertex.errors import CorruptCheckpointError
 from rvertex.state.hash_index import HashIndex
 from rvertex.state.memory import StateMemory
 from rvertex.state.row_log import NUMBER, RowLog
@@ -82,6 +83,28 @@ def test_no_number_is_given_again_while_its_batch_is_there() -> None:
     write(log, 10, [])
     write(log, 0, [5, 6, 7, 8, 9])
     assert restored(log, 5).next_number == 10
+
+
+def damaged() -> None:
+    raise CorruptCheckpointError("part", "damaged")
+
+
+def test_damaged_rows_are_not_copied_to_scratch() -> None:
+    memory = StateMemory(0)
+    with small_limits():
+        log = RowLog(SCHEMA, ["value"], holder=memory.holder())
+        write(log, 9, [])
+        log.release()
+        log.find([pa.array([10])])
+        tables = log.save()
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, SCHEMA) as writer:
+            writer.write_table(tables["keys"])
+        part, again = sink.getvalue(), RowLog(SCHEMA, ["value"], holder=memory.holder())
+        memory.unverified.add(part, damaged)
+        again.load({**tables, "keys": pa.ipc.open_stream(part).read_all()})
+        with pytest.raises(CorruptCheckpointError):
+            again.release()
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -19,6 +19,7 @@ from rstream.items.batch import VE, VS
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.events.run import Run
 from rvertex.operators.joins.as_of import AsOfJoin, Strategy
+from rvertex.state.memory import StateMemory, give_memory
 from tests.support.budget import examples, one_in
 from tests.support.builders import cti, ev, make_run
 from tests.support.naive_lifetimes import nearest_match
@@ -164,6 +165,33 @@ def test_a_state_is_as_long_as_its_tolerance(
     tables = operator.snapshot().tables
     assert all(table.num_rows < 100 for table in tables.values())
     assert len(operator._keys) < 200  # type: ignore[attr-defined]
+
+
+def test_matches_on_scratch_are_listed_once() -> None:
+    """A match that was copied back, and one that a newer match replaced, were listed, too."""
+    memory = StateMemory(1 << 40)
+    in_memory, spilled = (spec_of("backward", 50).open([PAYLOAD, OTHER]) for _ in range(2))
+    give_memory(spilled, memory)
+    steps = [("", "abcd"), ("a", ""), ("b", "b"), ("", "a")]
+    for step, (lefts, rights) in enumerate(steps):
+        t = 10 * step
+        left = make_run([*(ev(t, k=t, s=s) for s in lefts), cti(t + 9)], PAYLOAD)
+        right = make_run([*(ev(t, s=s, j=t) for s in rights), cti(t + 9)], OTHER)
+        outs = [operator.process([left, right]).events for operator in (in_memory, spilled)]
+        assert outs[0].equals(outs[1])
+        if step == 0:
+            spilled._spill()  # type: ignore[attr-defined]
+            assert memory.used_bytes > 0
+        expected, found = (
+            sorted(op.held_tables()["matches"].select(["s", "j"]).to_pylist(), key=str)  # type: ignore[attr-defined]
+            for op in (in_memory, spilled)
+        )
+        assert found == expected
+        assert len(found) == len("abcd")
+    ends = [make_run([cti(51)], schema) for schema in (PAYLOAD, OTHER)]
+    spilled.process(ends)
+    matches = spilled.held_tables()["matches"]  # type: ignore[attr-defined]
+    assert sorted(matches.column("s").to_pylist()) == ["a", "b"]
 
 
 @pytest.mark.parametrize("strategy", one_in(3, STRATEGIES))
