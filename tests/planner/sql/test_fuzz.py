@@ -97,6 +97,13 @@ PARTS: tuple[Callable[[], object], ...] = (
         this="TIMESTAMP", kind="AS OF", expression=exp.Literal.string("2026-01-01")
     ),
 )
+
+
+def made_group() -> exp.Group:
+    """The only part that a parser puts there."""
+    return exp.Group(expressions=[exp.column("n")])
+
+
 #: Parts without an effect, or that no SQL text can produce, by kind of node and part.
 SAYS_NOTHING = {
     ("Limit", "limit_options"), ("Fetch", "limit_options"),
@@ -131,7 +138,7 @@ def _ignored(text: str) -> list[tuple[str, str]]:
                 known = (type(node).__name__, part)
                 if node.args.get(part) or known in SAYS_NOTHING:
                     continue
-                for make in PARTS:
+                for make in (made_group,) if part == "group" else PARTS:
                     source, statements = parse(text)
                     list(statements[at].walk())[place].set(part, make())
                     try:
