@@ -194,7 +194,7 @@ class RightRows:
     def _only(self, is_kept: np.ndarray, last: np.ndarray) -> np.ndarray:
         """Drop the other events in memory; ``last``: by code, the number of the newest event."""
         numbers: np.ndarray = np.where(is_kept, np.cumsum(is_kept) - 1, _NONE)
-        rows = self._rows.only(is_kept)
+        rows = self._rows.only(is_kept, self._log.holder)
         copies = np.concatenate([np.empty(0, np.int64), *self._copies])
         self._copies = [numbers[copies[is_kept[copies]]]]
         self._rows, self._last = rows, CodeMap(np.int64, _NONE)

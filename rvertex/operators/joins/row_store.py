@@ -8,6 +8,8 @@ them needs no copy.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pyarrow as pa
 
@@ -15,9 +17,14 @@ from rstream.items.batch import VS, int64_column
 from rstream.items.dictionaries import join_batches
 from rvertex.events.reorder_buffer import empty_batch
 
+if TYPE_CHECKING:
+    from rvertex.state.memory import Holder
+
 _GROWTH = 2
 #: Batches are joined up to this size: a join of larger ones copies more than it saves.
 _JOINED_BYTES = 32 << 20
+#: Smaller parts of batches on scratch stay in memory: they are joined with others.
+_STORED_BYTES = 8 << 20
 
 
 class RowStore:
@@ -71,13 +78,18 @@ class RowStore:
             out[of] = int64_column(self._batches[at], VS)[numbers[of] - self._starts[at]]
         return out
 
-    def only(self, is_kept: np.ndarray) -> RowStore:
-        """Return a store of some of the rows; ``is_kept``: by number."""
+    def only(self, is_kept: np.ndarray, holder: Holder) -> RowStore:
+        """Return a store of some of the rows; ``is_kept``: by number.
+
+        Rows of batches on scratch are written to scratch again.
+        """
         kept, nbytes = RowStore(self._schema), 0
         parts: list[pa.RecordBatch] = []
-        for batch, lo in zip(self._batches, self._starts, strict=False):
+        for batch, lo in holder.read_once(zip(self._batches, self._starts, strict=False)):
             mask = is_kept[lo : lo + batch.num_rows]
             part = batch if mask.all() else batch.filter(pa.array(mask))
+            if part.nbytes >= _STORED_BYTES and part is not batch and holder.is_stored(batch):
+                (part,) = holder.store([part])
             nbytes += part.nbytes
             if parts and nbytes > _JOINED_BYTES:
                 kept.add(join_batches(parts))
