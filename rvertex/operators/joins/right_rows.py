@@ -101,7 +101,7 @@ class RightRows:
 
     def take(self, numbers: np.ndarray) -> pa.RecordBatch:
         """Return the events; all columns null for a negative number."""
-        return self._rows.take(numbers)
+        return self._rows.take(numbers, self._log.holder)
 
     def times(self, numbers: np.ndarray) -> np.ndarray:
         """Return the starts of events, none of whose numbers is negative."""

@@ -50,15 +50,19 @@ class RowStore:
                 del self._starts[-2]
         return np.arange(first, len(self))
 
-    def take(self, numbers: np.ndarray) -> pa.RecordBatch:
-        """Return the rows of ``numbers``; all columns null for a negative number."""
+    def take(self, numbers: np.ndarray, holder: Holder | None = None) -> pa.RecordBatch:
+        """Return the rows of ``numbers``; all columns null for a negative number.
+
+        ``holder``: its pages of scratch files may be dropped between batches.
+        """
         missing = numbers < 0
         if len(self._batches) <= 1:
             only = self._batches[0] if self._batches else empty_batch(self._schema)
             return only.take(pa.array(numbers, mask=missing))
         batch = np.searchsorted(self._starts, numbers, side="right") - 1
         pieces, place, count = [], np.zeros(len(numbers), np.int64), 0
-        for at in np.unique(batch[~missing]).tolist():
+        used = np.unique(batch[~missing]).tolist()
+        for at in holder.read_once(used) if holder else used:
             of = np.flatnonzero(batch == at)
             pieces.append(self._batches[at].take(pa.array(numbers[of] - self._starts[at])))
             place[of] = count + np.arange(len(of))
