@@ -15,13 +15,14 @@ the memory budget, all runs in memory become one run on scratch that is sorted a
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from rstream.items.batch import VE
-from rstream.items.dictionaries import join_batches
+from rstream.items.dictionaries import batch_bytes, has_dictionaries, join_batches
 from rstream.types import INF_TIME
 from rvertex.events.arrays import as_one_array, numbers
 from rvertex.events.group_scan import heads_of
@@ -95,7 +96,10 @@ class Rows:
     @property
     def nbytes(self) -> int:
         """Bytes of all columns."""
-        return int(self.codes.nbytes + self.ve.nbytes + self.ordinal.nbytes + self.stored.nbytes)
+        stored = self.stored
+        is_plain = not isinstance(stored, StoredRows) and not has_dictionaries(stored.schema)
+        nbytes = batch_bytes(stored) if is_plain else stored.nbytes
+        return int(self.codes.nbytes + self.ve.nbytes + self.ordinal.nbytes + nbytes)
 
     def keys(self, on: Sequence[str]) -> list[pa.Array]:
         """Return the columns ``on``; rows of a checkpoint are copied."""
@@ -134,11 +138,15 @@ class IndexedRun:
         half = len(codes) // 2
         #: The time from which at least half of the rows are dead.
         self.half_dead_at = int(np.partition(self.rows.ve, half)[half])
-        map_bytes = 0 if self._is_searched else code_map.nbytes
-        self.nbytes = self.rows.nbytes + int(self._codes.nbytes + self._starts.nbytes) + map_bytes
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @cached_property
+    def nbytes(self) -> int:
+        """Bytes in memory, counted only if there is a budget."""
+        map_bytes = 0 if self._is_searched else self._code_map.nbytes
+        return self.rows.nbytes + int(self._codes.nbytes + self._starts.nbytes) + map_bytes
 
     def find(self, codes: np.ndarray, vs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return (probe, position) of each row with the probe's code that ends after its ``vs``."""
