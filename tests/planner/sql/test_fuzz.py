@@ -149,7 +149,7 @@ def _ignored(text: str) -> list[tuple[str, str]]:
                         AttributeError,
                         TypeError,
                         ValueError,
-                        KeyError,
+                        LookupError,
                         AssertionError,
                     ):
                         continue  # no parser makes such a tree
