@@ -2,7 +2,7 @@
 
     deliveries/<name>/<partition>/<epoch>     the delivering process; created exclusively
     deliveries/<name>/<partition>/begun       exists once the destination has rows
-    deliveries/<name>/from                    the first item, for all partitions of the delivery
+    deliveries/<name>/from                    the first item, and the partitions to which it applies
     deliveries/<name>/<partition>/at          position of a process outside the job, with its time
 
 The destination stores the true position of the delivery. The position in ``at`` may be behind it,
@@ -14,7 +14,8 @@ epoch with the progress.
 
 Invariants: (1) at most one process has claimed an epoch; (2) a claim that is the newest after its
 creation has a greater number than all earlier claims, even if older files were deleted meanwhile;
-(3) all processes and partitions of a delivery start at the item that was recorded first.
+(3) all processes start a partition at the item that was recorded first: partitions that the output
+gets after the delivery began start at item 0.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from jobmanager.storage.documents import (
 from rstream.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rstream.store.protocol import BlobStore
 
 FOLDER = "deliveries"
@@ -57,13 +60,19 @@ def folder_name(delivery: str) -> str:
 class DeliveryClaim:
     """The right to deliver one partition. ``epoch`` is 0 until :meth:`take` succeeds."""
 
-    def __init__(self, store: BlobStore, delivery: str, partition: int) -> None:
-        """Make a claim below the job's root, whose store is ``store``."""
-        self._store = store
+    def __init__(
+        self, store: BlobStore, delivery: str, partition: int, present: Sequence[int] = ()
+    ) -> None:
+        """Make a claim below the job's root, whose store is ``store``.
+
+        ``present``: all partitions that the output has now. Needed only to deliver.
+        """
+        self._store, self._partition = store, partition
+        self._present = sorted({*present, partition})
         whole = f"{FOLDER}/{folder_name(delivery)}"
         self.folder = f"{whole}/{partition}"
         self._from = f"{whole}/{FROM}"
-        self._begins: int | None = None
+        self._begins: tuple[int, int] | None = None
         self._begun = f"{self.folder}/{BEGUN}"
         self._is_begun = False
         self.epoch = 0
@@ -98,17 +107,35 @@ class DeliveryClaim:
         self._is_begun = self._is_begun or self._store.exists(self._begun)
         return self._is_begun
 
-    def begins(self, start_seq: int) -> int:
-        """Return the recorded first item of the delivery; record ``start_seq`` if there is none.
+    def begins(self, start_seq: int) -> tuple[int, int]:
+        """Return the recorded first item of the delivery, and that of this partition.
 
-        Called before the claim and before the destination is opened. So later processes and other
-        partitions of the delivery start at the same item as the first process.
+        If there is none, record ``start_seq`` for all present partitions. Called before the claim
+        and before the destination is opened. So later processes and other partitions of the
+        delivery start at the same item as the first process.
+
+        Raises:
+            BrokenDocumentError: the record was changed.
         """
         if self._begins is None:
-            start = b"%d" % start_seq
-            is_first = self._store.put_new(self._from, start)
-            self._begins = int(start if is_first else self._store.get(self._from))
+            record = self._beginning(start_seq)
+            if not self._store.put_new(self._from, record):
+                record = self._store.get(self._from)
+            if record.isdigit() and int(record):  # written by an earlier version
+                record = self._beginning(int(record))
+                self._store.put(self._from, record)
+            if record.isdigit():
+                self._begins = int(record), int(record)
+            else:
+                known = read_json_document(record)
+                is_first = self._partition in known["partitions"]
+                self._begins = known["seq"], known["seq"] if is_first else 0
         return self._begins
+
+    def _beginning(self, start_seq: int) -> bytes:
+        if not start_seq:
+            return b"0"  # for all partitions, present and later
+        return json_document({"seq": start_seq, "partitions": self._present})
 
     def is_newest(self) -> bool:
         """Return whether no other process has claimed the delivery since this claim."""

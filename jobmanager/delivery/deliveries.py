@@ -101,7 +101,7 @@ class Deliveries:
         if key and len(streams) > 1 and not plan.partitioning.covers(key):
             raise InvalidSinkError(name_of(spec), _moves(key))
         for k, (stream, uri) in zip(plan.partitions, streams, strict=True):
-            make = partial(self._part, spec, k, len(streams), rows, writers[stream], stream, uri)
+            make = partial(self._part, spec, k, plan.partitions, rows, writers[stream], stream, uri)
             wake, part = make()
             self._makers.append(make)
             self._wakes.append(wake)
@@ -111,19 +111,19 @@ class Deliveries:
         self,
         spec: SinkSpec,
         k: int,
-        partitions: int,
+        partitions: tuple[int, ...],
         rows: CleanRows,
         writer: str,
         stream: str,
         uri: str,
     ) -> tuple[Signal, PartitionDelivery]:
         name = name_of(spec)
-        claim = DeliveryClaim(self._store, name, k)
+        claim = DeliveryClaim(self._store, name, k, partitions)
         place = DeliveryPlace(
             self._job_id,
             name,
             k,
-            partitions,
+            len(partitions),
             rows.schema,
             self._store.child(claim.folder),
             end=rows.end,
@@ -201,6 +201,11 @@ class Deliveries:
     def is_done(self) -> bool:
         """Whether all deliveries have reached a final state."""
         return all(part.state in ENDED for _, _, part in self._parts)
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether another process delivers at least one partition."""
+        return any(part.state == "fenced" for _, _, part in self._parts)
 
     def positions(self) -> dict[int, int]:
         """Return, per partition, the smallest position of all deliveries.

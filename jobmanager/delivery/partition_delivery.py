@@ -192,10 +192,10 @@ class PartitionDelivery:
     def _open(self) -> None:
         self._release()
         self.state = "opening"
-        begins = self._claim.begins(self._start_seq)
+        begun_seq, first_seq = self._claim.begins(self._start_seq)
         # Check this before the claim, so that an error does not replace a running delivery.
-        if self._start_seq and self._start_seq != begins:
-            raise DeliveryBegunError(self._label, begins)
+        if self._start_seq and self._start_seq != begun_seq:
+            raise DeliveryBegunError(self._label, begun_seq)
         if self._claim.epoch == 0:
             self._claim.take(self._clock.now_us())
         self._destination = self._connect()
@@ -205,7 +205,7 @@ class PartitionDelivery:
         if progress is None:
             if self._claim.has_begun():
                 raise DeliveryForgottenError(self._label)
-            self._output.seek(begins, None)
+            self._output.seek(first_seq, None)
         else:
             self._output.seek(progress.next_seq, progress.digest)
             self._delivered_seq = progress.next_seq

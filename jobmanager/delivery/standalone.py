@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jobmanager.delivery.claim import tell_position
 from jobmanager.delivery.deliveries import Deliveries
@@ -20,7 +20,7 @@ from jobmanager.errors import NoDeliveryError
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.root import JobRoot, display_uri
 from jobmanager.storage.shown import shown_status
-from rstream.errors import OperatingError
+from rstream.errors import OperatingError, StoreError
 from rvertex.messages import Locate
 from rvertex.sinks.errors import InvalidSinkError
 from rvertex.sinks.limits import DeliveryLimits
@@ -42,6 +42,7 @@ TELL_EVERY_S = 5.0
 #: Seconds for which it retries to read the root before it fails.
 STORE_WAIT_S = 300.0
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 def deliver(
@@ -58,8 +59,9 @@ def deliver(
     """Deliver until the output is complete or the job has ended. Return the rows of the status.
 
     ``destinations``: if empty, those of the query. ``start_seq``: the first seq of new deliveries,
-    in each partition. ``output``: the name of the output for ``destinations``, if the job has
-    several. ``on_rows``: called at each tick with the rows of the status.
+    in each present partition; later ones start at 0. ``output``: the name of the output for
+    ``destinations``, if the job has several. ``on_rows``: called at each tick with the rows of the
+    status.
 
     Raises:
         NoJobError: the root contains no job, or a job that has not started.
@@ -125,51 +127,60 @@ def deliver_plan(
 ) -> list[dict[str, Any]]:
     """Do the same as :func:`deliver` with an opened root and a loaded plan.
 
-    ``choose``: returns, for a plan of this job, the output to deliver and its destinations. If the
-    job is changed, the deliveries start again from their positions, with the next plan.
+    ``choose``: returns the output and destinations of a plan. A change restarts the deliveries.
     """
-    is_written, job = threading.Event(), _Watch(root, wiring.clock)
+    job, pause = _Watch(root, wiring.clock), wiring.signal()
 
     def begin(plan: PhysicalPlan) -> Deliveries:
         output, specs = choose(plan)
-        endpoints = Endpoints()
-        for vertex in sorted(set(output.writers().values())):
-            endpoints.note(Locate(vertex, 1, ()))
-        return Deliveries(
+        begun = Deliveries(
             specs,
             output,
             job_id=job_id,
             store=root.store,
-            endpoints=endpoints,
+            endpoints=_without_hosts(output),
             secret="",
-            has_ended=is_written.is_set,
+            has_ended=job.is_over.is_set,
             limits=limits,
             start_seq=start_seq,
             wiring=wiring,
         )
+        _record_positions(root, begun, wiring.clock)
+        begun.start()
+        return begun
 
-    deliveries = begin(plan)
-    reported_s = _record_positions(root, deliveries, wiring.clock)
-    deliveries.start()
-    while not deliveries.wait(TICK_S):  # until all deliveries are done
+    deliveries, reported_s = begin(plan), wiring.clock.monotonic_s()
+    while True:  # until all deliveries of the last plan are done
+        is_over = deliveries.wait(TICK_S)
+        is_last = is_cancelled() or (is_over and deliveries.is_fenced)
         try:
-            if not is_written.is_set() and job.has_ended():
-                is_written.set()
+            job.note_end()
+            present = plan if is_last else job.present_plan(plan)
         except OperatingError:
             _stop(deliveries, limits)
             raise
-        if is_cancelled():
+        if is_over and present is plan:
+            break
+        if is_last:
             deliveries.stop()
-        elif (changed := job.changed_plan(plan)) is not None:
+        elif present is not None and present is not plan:
             _stop(deliveries, limits)
-            plan, deliveries = changed, begin(changed)
-            reported_s = _record_positions(root, deliveries, wiring.clock)
-            deliveries.start()
+            plan, deliveries = present, begin(present)
+        elif is_over:  # whether a change has added partitions is unknown now
+            pause.wait(TICK_S)
         if wiring.clock.monotonic_s() >= reported_s + TELL_EVERY_S:
             reported_s = _record_positions(root, deliveries, wiring.clock)
         on_rows(deliveries.rows())
     _record_positions(root, deliveries, wiring.clock)
     return deliveries.rows()
+
+
+def _without_hosts(output: PhysicalPlan) -> Endpoints:
+    """Return endpoints by which all streams of an output are read from their files."""
+    endpoints = Endpoints()
+    for vertex in sorted(set(output.writers().values())):
+        endpoints.note(Locate(vertex, 1, ()))
+    return endpoints
 
 
 def _stop(deliveries: Deliveries, limits: DeliveryLimits) -> None:
@@ -182,35 +193,55 @@ class _Watch:
 
     def __init__(self, root: JobRoot, clock: Clock) -> None:
         self._root, self._clock = root, clock
-        self._failing_s: float | None = None
+        #: Set once the job has ended.
+        self.is_over = threading.Event()
+        #: By file: since when it cannot be read, monotonic s.
+        self._failing_s: dict[str, float] = {}
 
-    def has_ended(self) -> bool:
-        """Return whether the job has ended; False while its root cannot be read.
+    def note_end(self) -> None:
+        """Set ``is_over`` if the job has ended.
 
         Raises:
             OperatingError: the root could not be read for STORE_WAIT_S.
         """
+        if self.is_over.is_set():
+            return
+        now_us = self._clock.now_us()
+        state = self._read("status", lambda: shown_status(self._root, now_us)["state"])
+        if state is not None and state not in OPEN_STATES:
+            self.is_over.set()
+
+    def present_plan(self, plan: PhysicalPlan) -> PhysicalPlan | None:
+        """Return the present plan of the job: ``plan`` itself if it is equal.
+
+        None while the root cannot be read, or while a change is being written.
+
+        Raises:
+            OperatingError: the plan was unknown for STORE_WAIT_S.
+        """
+
+        def read() -> PhysicalPlan:
+            now = self._root.settings().get("plan", plan.plan_hash)
+            found = plan if now == plan.plan_hash else self._root.read_plan()
+            if found is None or found.plan_hash != now:
+                raise StoreError(display_uri(self._root.uri), "its plan is being replaced")
+            return found
+
+        return self._read("plan", read)
+
+    def _read(self, name: str, read: Callable[[], T]) -> T | None:
         now_s = self._clock.monotonic_s()
         try:
-            state = shown_status(self._root, self._clock.now_us())["state"]
+            found = read()
         except OperatingError as error:
-            if self._failing_s is None:
-                self._failing_s = now_s
+            if name not in self._failing_s:
+                self._failing_s[name] = now_s
                 _log.warning("the root cannot be read; trying again: %s", error)
-            if now_s - self._failing_s >= STORE_WAIT_S:
+            if now_s - self._failing_s[name] >= STORE_WAIT_S:
                 raise
-            return False
-        self._failing_s = None
-        return state not in OPEN_STATES
-
-    def changed_plan(self, plan: PhysicalPlan) -> PhysicalPlan | None:
-        """Return the present plan of the job, if it is another one; None also if it is unknown."""
-        with contextlib.suppress(OperatingError):  # checked again at the next tick
-            now = self._root.settings().get("plan", plan.plan_hash)
-            found = None if now == plan.plan_hash else self._root.read_plan()
-            if found is not None and found.plan_hash == now:  # else the change is being written
-                return found
-        return None
+            return None
+        self._failing_s.pop(name, None)
+        return found
 
 
 def _record_positions(root: JobRoot, deliveries: Deliveries, clock: Clock) -> float:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobmanager.delivery.checked_output import CheckedOutput
-from jobmanager.delivery.claim import DeliveryClaim
+from jobmanager.delivery.claim import DeliveryClaim, folder_name
 from jobmanager.delivery.clean_rows import CleanRows
 from jobmanager.delivery.output_tap import Endpoints
 from jobmanager.delivery.partition_delivery import PartitionDelivery
@@ -146,6 +146,7 @@ def delivery(
     ended: bool = True,
     start_seq: int = 0,
     partition: int = 0,
+    present: tuple[int, ...] = (),
     endpoints: Endpoints | None = None,
     wake: Signal | None = None,
     wiring: ThreadWiring | None = None,
@@ -173,7 +174,7 @@ def delivery(
         connect=ledger.connect,
         output=output,
         rows=CleanRows(item_schema(PAYLOAD), FORM, has_edges=has_edges),
-        claim=DeliveryClaim(ROOT, uri, partition),
+        claim=DeliveryClaim(ROOT, uri, partition, present),
         has_ended=lambda: ended,
         wake=wake,
         clock=wiring.clock,
@@ -489,13 +490,27 @@ def test_the_partitions_of_a_delivery_begin_where_the_first_was_told_to() -> Non
     Another one with a position has opened a few partitions.
     """
     uri, first, second = written(ITEMS), Ledger(), Ledger()
-    begun = delivery(uri, first, start_seq=9)
+    begun = delivery(uri, first, start_seq=9, present=(0, 1))
     begun._open()
     delivery(uri, second, partition=1).run()
     begun.run()
     late = [i.payload["x"] for i in ITEMS[9:] if isinstance(i, Ev)]
     assert values(first.rows) == late
     assert values(second.rows) == late
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+def test_partitions_that_the_output_gets_later_begin_at_their_first_row(is_older: bool) -> None:
+    """``--from`` was for the partitions that were there; of later ones it skipped rows."""
+    uri, first, later = written(ITEMS), Ledger(), Ledger()
+    if is_older:  # the record of an earlier version does not name partitions
+        ROOT.put(f"deliveries/{folder_name(uri)}/from", b"9")
+    delivery(uri, first, start_seq=9).run()
+    added = delivery(uri, later, start_seq=9, partition=1, present=(0, 1))
+    added.run()
+    assert added.state == "finished", added.view()
+    assert values(first.rows) == [i.payload["x"] for i in ITEMS[9:] if isinstance(i, Ev)]
+    assert values(later.rows) == [i.payload["x"] for i in ITEMS if isinstance(i, Ev)]
 
 
 def test_who_opens_while_the_destination_is_being_opened_begins_there_too() -> None:

@@ -24,6 +24,7 @@ from jobmanager.delivery.clean_rows import CleanRows
 from jobmanager.delivery.standalone import deliver
 from jobmanager.driver.running.deploying import deploy, rescale
 from jobmanager.errors import NoDeliveryError
+from jobmanager.storage.documents import json_document
 from jobmanager.storage.root import JobRoot
 from planner import Stream, agg, event, sinks, tumbling
 from rstream import Items
@@ -127,6 +128,41 @@ def test_a_root_that_cannot_be_read_is_named_after_a_limit(
     assert found.exit_code == 1
     assert f"{root}/status.json" in json.loads(found.stdout.splitlines()[-1])["error"]
     assert found.stderr.count("the root cannot be read; trying again") == 1
+
+
+def test_partitions_of_a_change_just_before_the_end_are_delivered(
+    finished: jobmanager.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looked for a change only while the former partitions were delivered.
+
+    Here the change is complete only after they are.
+    """
+    monkeypatch.setattr(standalone, "TICK_S", 0.02)
+    root = JobRoot(str(shutil.copytree(finished.root, tmp_path / "job")))
+    root.claim(1_000_000)
+    plan, settings, delivered = root.read_plan(), root.settings(), list[int]()
+    assert plan is not None
+    *_, (added, _) = plan.sink_streams()
+    fewer = tuple(v for v in plan.vertices if v.id != plan.writers()[added])
+    former = replace(plan, vertices=fewer)
+    assert former.sink_streams()
+
+    def record(hash_now: str) -> None:
+        root.store.put("job.json", json_document({**settings, "plan": hash_now}))
+
+    def save(first_seq: int, batch: Any, stream: str) -> None:
+        delivered.append(batch.num_rows)
+        record(plan.plan_hash)
+
+    def look(rows: list[dict[str, Any]]) -> None:
+        if {row["state"] for row in rows} == {"finished"}:
+            root.replace_plan(plan)
+
+    root.replace_plan(former)
+    record(former.plan_hash)
+    rows = deliver(root.uri, [sinks.function(save, name="late")], on_rows=look)
+    assert len(rows) == len(plan.sink_streams()) == len(former.sink_streams()) + 1
+    assert sum(delivered) == finished.status()["events_out"]
 
 
 @pytest.mark.slow
