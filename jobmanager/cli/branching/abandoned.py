@@ -2,8 +2,9 @@
 
     canaries/<name>.json    the root of a canary, and when it began
 
-A canary deletes its root and its record at its end. If it was killed, the next canary of the job,
-or ``gc``, deletes both, once the record is older than ``LEFT_S`` and no job manager works there.
+A canary deletes its root and its record at its end. If it was killed, or could not delete its root,
+the next canary of the job, or ``gc``, deletes both, once the record is older than ``LEFT_S`` and no
+job manager works there. A record stays as long as its root has files.
 """
 
 from __future__ import annotations
@@ -32,14 +33,24 @@ _NAME = re.compile(r"[^/]+-canary-[0-9a-f]{6}")
 
 @contextlib.contextmanager
 def recorded(job: JobRoot, canary: str, now_us: int) -> Iterator[None]:
-    """Record the root of a canary in the root of its job until the body ends."""
-    uri = display_uri(JobRoot(canary).uri)
+    """Record the root of a canary in the root of its job until the body has deleted it."""
+    root = JobRoot(canary)
+    uri = display_uri(root.uri)
     path = f"{FOLDER}/{uri.rstrip('/').rpartition('/')[2]}.json"
     job.store.put(path, json_document({"root": uri, "created_us": now_us}))
     try:
         yield
     finally:
+        with contextlib.suppress(OperatingError):  # it is deleted later, with its root
+            _forget(job, path, root)
+
+
+def _forget(job: JobRoot, path: str, root: JobRoot) -> bool:
+    """Delete the record of a canary if its root has no files. Return whether it has none."""
+    is_empty = not root.store.list()
+    if is_empty:
         job.store.delete(path)
+    return is_empty
 
 
 def delete_abandoned(job: JobRoot, now_us: int, *, is_dry_run: bool = False) -> list[str]:
@@ -62,8 +73,8 @@ def delete_abandoned(job: JobRoot, now_us: int, *, is_dry_run: bool = False) -> 
             continue  # unknown now
         except StreamEngineError:
             pass  # no job was started there, or its files are broken
-        found.append(uri)
         if not is_dry_run:
             discard(root)
-            job.store.delete(path)
+        if is_dry_run or _forget(job, path, root):
+            found.append(uri)
     return found

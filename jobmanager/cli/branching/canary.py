@@ -145,13 +145,15 @@ class Canary:
 def _kinds(difference: VersionDiff) -> list[Any]:
     """Return the kinds of differences of an output.
 
-    By column, whether values become null, become known, or change. Whether rows are missing or
-    added. Whether a side has no row at all, and whether no row is equal. Which columns only one
-    side has, and the columns by which rows were paired.
+    By column, whether values become null, become known, or change: in pairs of rows, and in all
+    rows without a pair, as bags. Whether rows are missing or added. Whether a side has no row at
+    all, and whether no row is equal. Which columns only one side has, and the columns by which rows
+    were paired.
     """
     d = difference
     return [
         {name: sorted(kinds) for name, kinds in sorted(d.kinds.items())},
+        {name: sorted(kinds) for name, kinds in sorted(d.unpaired.items())},
         [d.only_old > d.changed, d.only_new > d.changed],
         [d.old_rows == 0, d.new_rows == 0, 0 < d.old_rows == d.only_old],
         [sorted(d.removed_columns), sorted(d.added_columns), list(d.keys)],

@@ -66,6 +66,9 @@ class VersionDiff:
     columns: dict[str, int]
     #: By column: how values differ, "to null", "from null" or "changed".
     kinds: dict[str, frozenset[str]]
+    #: Without keys, by column: how the values of different rows differ, as bags, if both sides have
+    #: such rows. Also "combined": equal values, but in other combinations.
+    unpaired: dict[str, frozenset[str]]
     #: The columns by which rows were paired, besides their times.
     keys: tuple[str, ...]
     #: Columns that only the old version has, and only the new one. Comparisons ignore them.
@@ -247,7 +250,9 @@ def compared(old: pa.Table, new: pa.Table, keys: tuple[str, ...]) -> VersionDiff
     by = tuple(dict.fromkeys([*(n for n in times[:2]), *(k for k in keys if k in common)]))
     olds = list(plain_rows(left.take(pa.array(only_old))))
     news = list(plain_rows(right.take(pa.array(only_new))))
-    pairs, lone_old, lone_new = _paired(olds, news, by if keys else ())
+    pairs, at_old, at_new = _paired(olds, news, by if keys else ())
+    lone_old, lone_new = [olds[at] for at in at_old], [news[at] for at in at_new]
+    rests = left.take(pa.array(only_old)), right.take(pa.array(only_new))
     counts = Counter(name for pair in pairs for name in pair.columns)
     kinds: dict[str, set[str]] = {}
     for pair in pairs:
@@ -261,6 +266,7 @@ def compared(old: pa.Table, new: pa.Table, keys: tuple[str, ...]) -> VersionDiff
         len(pairs),
         dict(sorted(counts.items())),
         {name: frozenset(of_column) for name, of_column in kinds.items()},
+        {} if keys else _bag_kinds(*rests),
         by if keys else (),
         tuple(n for n in old.column_names if n not in common),
         tuple(n for n in new.column_names if n not in common),
@@ -306,26 +312,50 @@ def _surplus(own: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 def _paired(
     olds: list[Row], news: list[Row], by: tuple[str, ...]
-) -> tuple[list[Changed], list[Row], list[Row]]:
+) -> tuple[list[Changed], list[int], list[int]]:
     """Pair rows with equal values of ``by``, in row order.
 
-    Return the pairs and the rest per side.
+    Return the pairs, and the indexes of the rest per side.
     """
     if not by:
-        return [], olds, news
-    waiting: dict[str, list[Row]] = {}
-    for row in news:
-        waiting.setdefault(_key(row, by), []).append(row)
+        return [], [*range(len(olds))], [*range(len(news))]
+    waiting: dict[str, list[int]] = {}
+    for at, row in enumerate(news):
+        waiting.setdefault(_key(row, by), []).append(at)
     pairs, lone = [], []
-    for row in olds:
-        partner = waiting.get(_key(row, by))
-        if not partner:
-            lone.append(row)
+    for at, row in enumerate(olds):
+        partners = waiting.get(_key(row, by))
+        if not partners:
+            lone.append(at)
             continue
-        new = partner.pop(0)
+        new = news[partners.pop(0)]
         columns = tuple(n for n in row if json_text({"": row[n]}) != json_text({"": new[n]}))
         pairs.append(Changed(row, new, columns))
-    return pairs, lone, [row for rows in waiting.values() for row in rows]
+    return pairs, lone, [at for rest in waiting.values() for at in rest]
+
+
+def _bag_kinds(old: pa.Table, new: pa.Table) -> dict[str, frozenset[str]]:
+    """Return by column how its bags of values differ. Empty if a side has no rows."""
+    if not (old.num_rows and new.num_rows):
+        return {}
+    kinds: dict[str, frozenset[str]] = {}
+    for name in old.column_names:
+        nulls_old, nulls_new = old.column(name).null_count, new.column(name).null_count
+        found = {"to null"} if nulls_new > nulls_old else set()
+        found |= {"from null"} if nulls_new < nulls_old else set()
+        sides = (one.select([name]).filter(one.column(name).is_valid()) for one in (old, new))
+        if not _same_bag(*sides):
+            found.add("changed")
+        if found:
+            kinds[name] = frozenset(found)
+    same = [name for name in old.column_names if name not in kinds]
+    if same and not _same_bag(old.select(same), new.select(same)):
+        kinds |= dict.fromkeys(same, frozenset({"combined"}))
+    return kinds
+
+
+def _same_bag(old: pa.Table, new: pa.Table) -> bool:
+    return np.array_equal(np.sort(_hashes(old)), np.sort(_hashes(new)))
 
 
 def _key(row: Row, by: tuple[str, ...]) -> str:

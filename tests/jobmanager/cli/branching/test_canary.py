@@ -118,6 +118,27 @@ def test_a_hash_approves_only_these_kinds_of_differences() -> None:
     assert tried([1, 2, 3], [1, 2, 4]) == tried([1, 5, 3, 8], [1, 2, 4, 8]) == hashes[0]
 
 
+def test_without_keys_a_hash_approves_only_these_columns() -> None:
+    """Rows are not paired then, and the hash approved any difference."""
+    old = {"k": [1, 2, 3], "n": [10, 20, 30], "note": ["a", "b", None]}
+
+    def tried(**new: list[object]) -> str:
+        compared = diffing.compared(pa.table(old), pa.table({**old, **new}), ())
+        return Canary("a", 0, 1, {"out": compared}).hash
+
+    hashes = [
+        tried(note=["a", "B", None]),
+        tried(note=["a", "B", "c"]),
+        tried(note=["a", None, None]),
+        tried(n=[10, 20, 31]),
+        tried(n=[10, 20, 31], note=["a", "b", "c"]),
+        tried(n=[20, 10, 30]),
+        tried(n=[20, 10, 30], note=["b", "a", "c"]),
+    ]
+    assert len(set(hashes)) == len(hashes)
+    assert hashes[0] == tried(note=["A", "b", None])
+
+
 def test_equal_rows_of_stages_with_old_rows_are_not_equal() -> None:
     one = pa.table({"n": pa.array([1], pa.int64())})
     mixed = Canary("a", 0, 1, {"out": diffing.compared(one, one, ())}, {"out": ("s02-even",)})
@@ -139,6 +160,19 @@ def test_the_root_of_a_canary_that_runs_or_has_another_name_is_kept(tmp_path: Pa
         assert delete_abandoned(job, late_us) == [str(running)]
     assert not running.exists()
     assert other.exists()
+
+
+def test_the_record_of_a_canary_stays_as_long_as_its_root(tmp_path: Path) -> None:
+    """Without it nothing would find the rest of a root that could not be deleted."""
+    job, late_us = JobRoot(str(tmp_path / "job")), int(LEFT_S * 1e6) + 1
+    left = tmp_path / "job-canary-00aa11"
+    with recorded(job, str(left), 0):
+        left.mkdir()
+        (left / "file").write_text("rest")
+    assert delete_abandoned(job, late_us, is_dry_run=True) == [str(left)]
+    assert delete_abandoned(job, late_us) == [str(left)]
+    assert not left.exists()
+    assert job.store.list("canaries") == []
 
 
 def test_options_that_cannot_be() -> None:
