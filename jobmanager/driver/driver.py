@@ -230,6 +230,8 @@ class Driver(Requests):
         self._ticked_s = now
         if self.ended_s is None:
             self._handle(Tick(self._time.now_us()))
+        if self._held:
+            self._flush()
         self._on_tick(self._manager)
         self._look_after_root()
 

@@ -14,6 +14,7 @@ from jobmanager.driver.driver import Driver
 from jobmanager.driver.shell_parts import PAUSE_MAX_S
 from jobmanager.errors import JobRunningError
 from jobmanager.manager.manager import JobManager
+from jobmanager.state.messages import DeleteFiles, Tick
 from jobmanager.storage.notice_log import FLUSHES_MAX, NoticeLog, read_notices
 from jobmanager.storage.root import CANCEL, DRAIN, STOP, JobRoot
 from rstream import InlineBackground, MemoryBlobs, StoreError
@@ -505,3 +506,17 @@ def test_hosts_that_were_called_before_the_takeover_are_started_once() -> None:
     driver.log.begin_with(state)
     driver.begin(resumed=True)
     assert executor.started == called == [host.name for host in manager.hosts]
+
+
+def test_deletions_that_a_tick_orders_do_not_wait_for_the_next_poll() -> None:
+    """They waited for up to the longest wait for a notice."""
+    store = MemoryBlobs()
+    scene = Scene(store)
+    decide = scene.manager.handle
+    old = DeleteFiles(("checkpoints/a/old",))
+    scene.manager.handle = lambda notice: [old] if isinstance(notice, Tick) else decide(notice)  # type: ignore[method-assign]
+    store.put("checkpoints/a/old", b"state")
+    scene.hear_host()
+    scene.clock.advance(1_000_000)
+    scene.driver.poll(0)
+    assert not store.exists("checkpoints/a/old")
