@@ -136,8 +136,6 @@ class Driver(Requests):
         #: Called when a user requests to retry failed deliveries, or to change the job.
         self.on_retry: Callable[[], None] = lambda: None
         self.on_change: Callable[[], None] = lambda: None
-        #: Called after the hosts of a stopped job were ordered to end.
-        self.on_ending: Callable[[], None] = lambda: None
         #: Whether the log stays open for another driver, if the job stops.
         self.keeps_log = False
         #: Where the processes of the hosts then wait for other hosts; empty: they exit.
@@ -381,8 +379,6 @@ class Driver(Requests):
         self.ended_s, is_stopped = self._clock.monotonic_s(), self._manager.state == "stopped"
         for host in self._manager.hosts:
             self._stop_host(peer_name(host.name, 0), self._stays_at if is_stopped else "")
-        if is_stopped:
-            self.on_ending()
         self._executor.close(self._config.host_stop_wait_s)
 
     def _stop_host(self, peer: str, stays_at: str = "") -> None:

@@ -95,10 +95,10 @@ def the_new_plan_is_written_before_the_commit() -> Mutant:
     """A crash between the two writes leaves the new plan and the old log."""
     original = apply._commit
 
-    def commit(drafted: Any, savepoint: Any, change: Any, shell: Any) -> Any:
+    def commit(drafted: Any, change: Any, shell: Any) -> Any:
         store = drafted.draft.final.store
         store.put(PLAN, store.get(f"{change.folder}/{pending.PLACED}"))
-        return original(drafted, savepoint, change, shell)
+        return original(drafted, change, shell)
 
     return Mutant(apply, "_commit", commit, TRAPS, change=True)
 

@@ -91,8 +91,7 @@ class ManagerProcess(of_query.ManagerProcess):
     def prepare(self, root: JobRoot, driver: Driver) -> None:
         world, process = self._world, self.process
         if world.changes:
-            clock = SimClock(world.scheduler, process)
-            self._changing = Changing(root, self, lambda: None, self._draft_now, clock)
+            self._changing = Changing(root, self, lambda: None)
             self._changing.watch(driver)
         if self._plan is not None:
             self._topics = GrowingTopics(
@@ -113,14 +112,6 @@ class ManagerProcess(of_query.ManagerProcess):
                 SimDeliveryWiring(world, process),
             )
             self._deliveries.start()
-
-    def _draft_now(self, work: Callable[[], None]) -> Callable[[], object]:
-        """Draft a change before the hosts end. This process may die meanwhile."""
-        if self._world.scheduler.chance(0.5):
-            set_trap(self._world, self.process)
-        with self._world.changing():
-            work()
-        return lambda: None
 
     @property
     def have_caught_up(self) -> bool:
@@ -157,8 +148,7 @@ class ManagerProcess(of_query.ManagerProcess):
             self._deliveries.stop()
         elif self._world.scheduler.chance(0.5):
             assert self.driver is not None
-            log = self.driver.log
-            self._following = Following(core.job, log, changing.drafted, self._call_hosts)
+            self._following = Following(core.job, self.driver.log, self._call_hosts)
         tidy(root, self._untidied)
         self._change(root, CHANGE_TRIES_MAX)
 

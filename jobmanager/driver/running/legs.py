@@ -127,14 +127,26 @@ def leg_after(run: JobRun, leg: Leg, state: str, config: JobConfig) -> Leg | Non
 
     Return the next leg (the run up to the next change); None: the job ends.
     """
-    root, job_id = run.root, run.job_id
     if state == "stopped" and not run.is_changing:
-        save_at_stop(root)
+        save_at_stop(run.root)
     if state != "stopped" or not run.is_changing or not run.deliver_rest(leg):
         run.is_changing = False
         return None
     changing = next(one for one in leg.beside if isinstance(one, Changing))
     begun: list[_Begun] = []
+    try:
+        return _changed(run, leg, config, changing, begun)
+    except BaseException:
+        for one in begun:
+            one.driver.dismiss_hosts()
+        raise
+
+
+def _changed(
+    run: JobRun, leg: Leg, config: JobConfig, changing: Changing, begun: list[_Begun]
+) -> Leg:
+    """Carry out the change, and return the next leg. ``begun`` gets its first parts."""
+    root, job_id = run.root, run.job_id
 
     def go_on(plan: PhysicalPlan, log: NoticeLog | None) -> _Begun:
         settings = root.settings()
@@ -149,15 +161,10 @@ def leg_after(run: JobRun, leg: Leg, state: str, config: JobConfig) -> Leg | Non
         if changing.keeps_code:
             go_on(plan, leg.driver.log).driver.call_hosts(state)
 
-    following = Following(leg.driver.job, leg.driver.log, changing.drafted, call_hosts)
+    following = Following(leg.driver.job, leg.driver.log, call_hosts)
     following.tidy.append(leg.driver.delete_obsolete)
     left = CHANGE_TRIES_MAX - run.changes_tried
-    try:
-        outcome = change_now(root, tries_left=left, shell=Shell(following=following))
-    except BaseException:
-        for one in begun:
-            one.driver.dismiss_hosts()
-        raise
+    outcome = change_now(root, tries_left=left, shell=Shell(following=following))
     is_open = outcome is None and pending(root.store) is not None
     run.changes_tried = run.changes_tried + 1 if is_open else 0
     plan = root.read_plan(to_run=True)

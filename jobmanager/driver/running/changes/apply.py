@@ -20,11 +20,9 @@ from jobmanager.config import JobConfig
 from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.changes.cut import read_cut
 from jobmanager.driver.running.changes.drafting import (
-    basis_of,
     before_name,
     complete,
     draft_change,
-    with_deliveries,
 )
 from jobmanager.driver.running.changes.ends import next_generation, truncate, withdraw_fences
 from jobmanager.driver.running.changes.errors import NotACutError
@@ -47,7 +45,6 @@ if TYPE_CHECKING:
     from jobmanager.driver.running.changes.pending import Change
     from jobmanager.state.job_state import JobState
     from jobmanager.storage.root import JobRoot
-    from jobmanager.storage.savepoints import Savepoint
     from planner.physical.plan import PhysicalPlan
     from rstream.clock import Clock
     from rstream.log.background import Background
@@ -57,7 +54,6 @@ class Following:
     """State that the next driver in this process takes over, instead of reading it.
 
     ``job``: the state of the job at the cut. ``log``: has its notices, all of them durable.
-    ``drafted_ahead``: waits for a draft of the change, made while the hosts ended, if there is one.
     ``on_committed``: called with the next plan and state, to start the hosts of the next driver.
     """
 
@@ -65,11 +61,9 @@ class Following:
         self,
         job: JobState,
         log: NoticeLog,
-        drafted_ahead: Callable[[], Drafted | None] = lambda: None,
         on_committed: Callable[[PhysicalPlan, StateCopied], object] = lambda plan, copy: None,
     ) -> None:
-        self.job, self.log, self.drafted_ahead = job, log, drafted_ahead
-        self.on_committed = on_committed
+        self.job, self.log, self.on_committed = job, log, on_committed
         #: Whether the log has begun again, with the copy of the next generation's state.
         self.has_begun = False
         #: Deletes obsolete files. If the process dies before, the next change deletes them.
@@ -128,21 +122,16 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
     assert plan is not None
     if shell.following is None:  # a suspended job manager may be about to commit this change
         pending.commit(root.store, root.epoch, None)
-    number, following = next_generation(root), shell.following
-    drafted = None if following is None else following.drafted_ahead()
-    if drafted is None and change.kind != "savepoint":  # an attempt may have died
+    number = next_generation(root)
+    if change.kind != "savepoint":  # an attempt may have died
         withdraw_fences(root, plan, number)
+    # before a draft, because its fences hide rows beyond the cut, and it expires a savepoint
+    cut = read_cut(root, plan, None if shell.following is None else shell.following.job)
     try:
-        cut = read_cut(root, plan, None if following is None else following.job)
-        if drafted is not None and drafted.basis != basis_of(cut):
-            withdraw_fences(root, plan, number)
-            drafted = None
-        if drafted is None:
-            drafted = draft_change(root, plan, cut, change, shell.clock.now_us())
-        savepoint = with_deliveries(root, plan, drafted.savepoint)
+        drafted = draft_change(root, plan, cut, change, shell.clock.now_us())
         if change.kind == "savepoint":
-            return _saved(drafted, savepoint, change, shell)
-        return _commit(drafted, savepoint, change, shell)
+            return _saved(drafted, change, shell)
+        return _commit(drafted, change, shell)
     except StreamEngineError as error:
         root.check_owner()
         if pending.committed(root.store) is not None:
@@ -170,16 +159,16 @@ def _close_again(root: JobRoot, change: Change | None, done: dict[str, Any] | No
         pending.tidy(root.store)
 
 
-def _saved(drafted: Drafted, savepoint: Savepoint, change: Change, shell: Shell) -> dict[str, Any]:
-    made = complete(drafted.draft, savepoint)
+def _saved(drafted: Drafted, change: Change, shell: Shell) -> dict[str, Any]:
+    made = complete(drafted.draft, drafted.savepoint)
     outcome = {"state": "done", "kind": "savepoint", "savepoint": made.name, "time": made.time_us}
     _close(drafted.draft.final, change.id, outcome, shell)
     return outcome
 
 
-def _commit(drafted: Drafted, savepoint: Savepoint, change: Change, shell: Shell) -> dict[str, Any]:
+def _commit(drafted: Drafted, change: Change, shell: Shell) -> dict[str, Any]:
     """Commit the change, then do its steps."""
-    root, ends = drafted.draft.final, drafted.ends
+    root, savepoint, ends = drafted.draft.final, drafted.savepoint, drafted.ends
     root.check_owner()
     commit = {
         "id": change.id,

@@ -73,36 +73,23 @@ def read_cut(root: JobRoot, plan: PhysicalPlan, job: JobState | None = None) -> 
         manager.recall([notice for _, notice in read_notices(root.store)])
         job = manager.job
     try:
-        cut = _cut_of(job, plan)
-        _check_ends(job, plan, cut.refs, root.open_store)
+        return _cut_of(job, plan, root.open_store)
     except _UnfitError as error:
         raise NotACutError(display_uri(root.uri), str(error)) from error
-    return cut
-
-
-def cut_ahead(job: JobState, plan: PhysicalPlan) -> Cut | None:
-    """Return the cut of a job whose hosts are ending; None: it is none, or rows are on their way.
-
-    Hosts write such rows only while they end. The ends of the outputs are not checked.
-    """
-    try:
-        cut = _cut_of(job, plan)
-    except _UnfitError:
-        return None
-    return None if cut.rests else cut
 
 
 class _UnfitError(Exception):
     """The reason why the checkpoints are not a cut."""
 
 
-def _cut_of(job: JobState, plan: PhysicalPlan) -> Cut:
+def _cut_of(job: JobState, plan: PhysicalPlan, open_store: Opener) -> Cut:
     refs: dict[str, CheckpointRef] = {}
     for name, vertex in job.vertices.items():
         if not vertex.is_finished:
             refs[name] = job.tracker.newest(name)
             if not refs[name].name:
                 raise _UnfitError(f"vertex {name} has no checkpoint")
+    _check_ends(job, plan, refs, open_store)
     channels = {channel.stream: channel for v in plan.vertices for channel in v.inputs}
     rests = []
     for stream in job.topology.streams.values():

@@ -1,6 +1,7 @@
 """Drafts a change: a savepoint of the cut, and the files of the next generation.
 
-Nothing here commits. So a draft can be made while the hosts of the job end, and dropped.
+Nothing here commits. But fences hide rows, and a savepoint replaces one of the same name. So the
+ends of the outputs must have been checked before (:func:`.cut.read_cut`).
 """
 
 from __future__ import annotations
@@ -59,8 +60,7 @@ def save(root: JobRoot, name: str, now_us: int) -> Savepoint:
     if plan is None:
         raise NoJobError(display_uri(root.uri))
     draft = Draft(root)
-    saved = save_cut(draft, plan, read_cut(root, plan), name, now_us)
-    return complete(draft, with_deliveries(root, plan, saved))
+    return complete(draft, save_cut(draft, plan, read_cut(root, plan), name, now_us))
 
 
 def complete(draft: Draft, savepoint: Savepoint) -> Savepoint:
@@ -99,6 +99,7 @@ def save_cut(draft: Draft, plan: PhysicalPlan, cut: Cut, name: str, now_us: int)
         checkpointed_us=cut.job.checkpointed_us,
         vertices=tuple(_saved(cut, vertex.id) for vertex in plan.vertices),
         rests=tuple(savepoints.SavedRest(r.stream, r.lo, r.hi) for r in cut.rests),
+        deliveries=_delivered(root, plan),
     )
 
 
@@ -110,25 +111,22 @@ def _saved(cut: Cut, vertex: str) -> savepoints.SavedVertex:
     return savepoints.SavedVertex(vertex, ref.name, ref.parts, ref.inputs, ref.outputs)
 
 
-def with_deliveries(root: JobRoot, plan: PhysicalPlan, savepoint: Savepoint) -> Savepoint:
-    """Return a savepoint with the present positions of the deliveries."""
+def _delivered(root: JobRoot, plan: PhysicalPlan) -> tuple[tuple[str, int, int], ...]:
     partitions = range(len(plan.sink_streams()))
     names = [name_of(spec) for spec in plan.deliveries]
-    found = ((n, k, recorded_position(root.store, n, k)) for n in names for k in partitions)
-    return replace(savepoint, deliveries=tuple(found))
+    return tuple((n, k, recorded_position(root.store, n, k)) for n in names for k in partitions)
 
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
     """A change that can be committed: its files are written, and outputs are fenced off.
 
-    ``basis``: see :func:`basis_of`. ``settings``: fields of ``job.json`` that change. ``ends``:
-    per uri, the seq to truncate a stream at; None: the outputs continue at their ends.
+    ``settings``: fields of ``job.json`` that change. ``ends``: per uri, the seq to truncate a
+    stream at; None: the outputs continue at their ends.
     """
 
     draft: Draft
     savepoint: Savepoint
-    basis: tuple[object, ...]
     settings: dict[str, Any] = field(default_factory=dict)
     ends: dict[str, int] | None = None
 
@@ -140,14 +138,6 @@ class _Built(NamedTuple):
     ends: dict[str, int] | None = None
 
 
-def basis_of(cut: Cut) -> tuple[object, ...]:
-    """Return all parts of a cut that a draft uses. A draft is good for a cut with equal parts."""
-    job = cut.job
-    ended = {v: (s.ends, tuple(s.digests)) for v, s in job.vertices.items() if s.is_finished}
-    counts = job.epoch, job.takeovers, job.checkpointed_us
-    return *counts, dict(cut.refs), cut.rests, ended
-
-
 def draft_change(
     root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change, now_us: int
 ) -> Drafted:
@@ -157,9 +147,9 @@ def draft_change(
         ChangeRefusedError, NotByKeyError, CannotConvertError: the change is not possible.
         NotACutError: a suspended host has written beyond the cut.
     """
-    draft, basis = Draft(root), basis_of(cut)
+    draft = Draft(root)
     if change.kind == "savepoint":
-        return Drafted(draft, save_cut(draft, plan, cut, change.savepoint, now_us), basis)
+        return Drafted(draft, save_cut(draft, plan, cut, change.savepoint, now_us))
     number = next_generation(root)
     draw = {"deploy": _deployed, "rescale": _rescaled, "rollback": _rolled_back}[change.kind]
     savepoint, built, settings, ends = draw(draft, plan, cut, change, now_us)
@@ -168,7 +158,7 @@ def draft_change(
     store.put(f"{change.folder}/{pending.PLACED}", pickle_document(plan_without_place(plan)))
     store.put(f"{change.folder}/{pending.COPY}", LOG_CODEC.encode(built.copy))
     draft.synced()
-    return Drafted(draft, savepoint, basis, {**settings, "plan": plan.plan_hash}, ends)
+    return Drafted(draft, savepoint, {**settings, "plan": plan.plan_hash}, ends)
 
 
 def _deployed(draft: Draft, plan: PhysicalPlan, cut: Cut, change: Change, now_us: int) -> _Built:

@@ -11,16 +11,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jobmanager.driver.input_positions import CHANGING
 from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.changes.apply import SHELL, Shell, before_stop, carry_out
-from jobmanager.driver.running.changes.cut import cut_ahead
-from jobmanager.driver.running.changes.drafting import draft_change, save
-from jobmanager.driver.running.changes.ends import next_generation, withdraw_fences
+from jobmanager.driver.running.changes.drafting import save
 from jobmanager.driver.running.changes.errors import NotACutError
 from jobmanager.errors import JobRunningError
 from jobmanager.storage.savepoints import STOP
@@ -28,17 +23,12 @@ from rstream.clock import SystemClock
 from rstream.errors import OperatingError, StreamEngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from jobmanager.driver.driver import Driver
-    from jobmanager.driver.running.changes.drafting import Drafted
     from jobmanager.driver.running.changes.pending import Change
     from jobmanager.manager.manager import JobManager
     from jobmanager.storage.root import JobRoot
-    from rstream.clock import Clock
-
-#: Starts work and returns at once. Returns a function that waits for its end.
-Aside = Callable[[Callable[[], None]], Callable[[], object]]
 
 _log = logging.getLogger(__name__)
 #: Most stops for one change, since a stop may fail to reach a cut.
@@ -46,8 +36,6 @@ CHANGE_TRIES_MAX = 3
 #: Kinds of changes after which processes may continue: they have imported the user's modules, and
 #: another query may need other versions of them.
 SAME_CODE = ("rescale", "savepoint")
-#: Kinds of changes whose fences hide rows that are still to be delivered.
-DRAFTED_LATER = ("rollback",)
 
 
 class Delivering(Protocol):
@@ -56,13 +44,6 @@ class Delivering(Protocol):
     @property
     def have_caught_up(self) -> bool:
         """Return whether the output again has all items that were delivered before a restart."""
-
-
-def in_thread(work: Callable[[], None]) -> Callable[[], object]:
-    """Do the work in a thread."""
-    thread = threading.Thread(target=work, name="draft", daemon=True)
-    thread.start()
-    return thread.join
 
 
 class Changing:
@@ -74,15 +55,8 @@ class Changing:
     #: Messages for users.
     notes: tuple[str, ...] = ()
 
-    def __init__(
-        self,
-        root: JobRoot,
-        deliveries: Delivering,
-        on_begin: Callable[[], None],
-        aside: Aside = in_thread,
-        clock: Clock | None = None,
-    ) -> None:
-        """``on_begin``: called before the driver is stopped. ``aside``: for the draft of a change.
+    def __init__(self, root: JobRoot, deliveries: Delivering, on_begin: Callable[[], None]) -> None:
+        """Start to watch. ``on_begin``: called before the driver is stopped.
 
         After a restart, a change waits until the output again has all items that ``deliveries``
         have delivered. Otherwise the new query would compute other items in their place.
@@ -95,15 +69,11 @@ class Changing:
         self.has_begun = False
         #: Whether the request file could not be read after a notice.
         self._is_unread = False
-        self._aside, self._clock = aside, clock or SystemClock()
-        self._await_draft: Callable[[], object] = lambda: None
-        self._drafted: Drafted | None = None
 
     def watch(self, driver: Driver) -> None:
         """Stop this driver if a change is requested, or is already pending."""
         self._driver = driver
         driver.on_change = self.note_request
-        driver.on_ending = self._draft_aside
         self.note_request()
 
     def note_request(self) -> None:
@@ -143,37 +113,11 @@ class Changing:
         """Whether processes of hosts may run on after the change."""
         return self.change is not None and self.change.kind in SAME_CODE
 
-    def _draft_aside(self) -> None:
-        """Draft the change while the hosts end, if the job has stopped for it."""
-        if self.has_begun and self.change is not None and self.change.kind not in DRAFTED_LATER:
-            self._await_draft = self._aside(partial(self._draft, self.change))
-
-    def _draft(self, change: Change) -> None:
-        assert self._driver is not None
-        root = self._root
-        try:
-            plan = root.read_plan(to_run=True)
-            cut = None if plan is None else cut_ahead(self._driver.job, plan)
-            if plan is not None and cut is not None:
-                if change.kind != "savepoint":
-                    withdraw_fences(root, plan, next_generation(root))
-                self._drafted = draft_change(root, plan, cut, change, self._clock.now_us())
-        except Exception as error:  # a draft after the stop fails again, with all consequences
-            _log.info("the change is not drafted ahead: %s", error)
-
-    def drafted(self) -> Drafted | None:
-        """Wait for the draft of the change. Return it, once; None: there is none."""
-        self._await_draft()
-        drafted, self._drafted = self._drafted, None
-        return drafted
-
     def start(self) -> None:
         """Do nothing, because the driver's first tick checks for a change."""
 
     def stop(self, state: str) -> None:
-        """Wait for the draft, unless the change uses it."""
-        if state != CHANGING:
-            self._await_draft()
+        """Do nothing, because there is no background work."""
 
 
 class Tidying:

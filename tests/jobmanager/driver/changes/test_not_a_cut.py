@@ -1,0 +1,88 @@
+"""A change of a job that has not stopped at a cut is undone: rows and savepoints stay.
+
+Cannot catch: a host that writes after the check (test_suspended_host.py).
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from jobmanager.driver.running.changes.errors import ChangeUndoneError
+from jobmanager.driver.running.deploying import deploy, take_savepoint
+from jobmanager.storage.root import JobRoot
+from jobmanager.storage.savepoints import read_savepoint
+from rstream.errors import StoreError
+from rvertex.checkpoint.checkpointer import Checkpointer
+from tests.support.changed_jobs import QUICK, ROWS, ChangedJob
+from tests.support.jobs import WAIT_S
+from tests.support.live import answer_rows
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ONES, TWOS = (f'rows.select("key", "x", v=ss.lit({v}))' for v in (1, 2))
+
+
+class Stalled:
+    """A saved job whose checkpoints take longer than a stop, while ``stalls`` is set."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.stalls, complete = threading.Event(), Checkpointer._complete
+
+        def completed(checkpointer: Any, pending: Any) -> None:
+            if not self.stalls.is_set():
+                complete(checkpointer, pending)
+
+        monkeypatch.setattr(Checkpointer, "_complete", completed)
+        self.changed = ChangedJob(folder)
+        self.changed.append()
+        config = replace(QUICK, stop_wait_s=0.2)
+        path = self.changed.query("ones", ONES)
+        self.job = self.changed.run(path, config=config, parallelism=1)
+        self.changed.has_read_all()
+        assert take_savepoint(self.changed.root, "nightly", wait_s=WAIT_S)["state"] == "done"
+
+    def publish_beyond(self) -> None:
+        """Publish rows beyond the last checkpoint of their writer."""
+        self.stalls.set()
+        self.changed.append()
+        self.changed.watch.until(lambda _: self._published() > ROWS)
+
+    def _published(self) -> int:
+        try:
+            return len(answer_rows(self.job))
+        except StoreError:  # there is no segment yet
+            return 0
+
+
+@pytest.mark.slow
+def test_published_rows_beyond_the_checkpoints_are_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stalled = Stalled(tmp_path, monkeypatch)
+    changed = stalled.changed
+    stalled.publish_beyond()
+    with pytest.raises(ChangeUndoneError, match="its writer's checkpoint is at"):
+        deploy(changed.query("twos", TWOS), changed.root, yes=True, wait_s=WAIT_S)
+    stalled.stalls.clear()
+    rows = changed.finish()
+    assert [row["v"] for row in rows] == [1] * (2 * ROWS)
+
+
+@pytest.mark.slow
+def test_a_savepoint_stays_if_its_replacement_is_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stalled = Stalled(tmp_path, monkeypatch)
+    root = stalled.changed.root
+    former = read_savepoint(JobRoot(root).store, "nightly")
+    stalled.publish_beyond()
+    with pytest.raises(ChangeUndoneError, match="its writer's checkpoint is at"):
+        take_savepoint(root, "nightly", wait_s=WAIT_S)
+    assert read_savepoint(JobRoot(root).store, "nightly") == former
+    stalled.stalls.clear()
+    stalled.changed.finish()
