@@ -58,6 +58,7 @@ _LAG_NULLS = (
     "LAG and LEAD take no IGNORE NULLS: compute LAST_VALUE(x) IGNORE NULLS OVER (...) in a "
     "subquery, and LAG of it"
 )
+_UNORDERED = "a frame of ROWS has no order here: write OVER (... ORDER BY ts ROWS ...)"
 _TILES = "{} takes a whole number, 1 or more"
 
 
@@ -137,6 +138,14 @@ def _is_whole(window: exp.Window) -> bool:
     return bool(spec.args.get("start") == spec.args.get("end") == "UNBOUNDED")
 
 
+def _lacks_order(window: exp.Window) -> bool:
+    """Return whether a frame counts rows, and nothing says in which order."""
+    spec = window.args.get("spec")
+    if spec is None or window.args.get("order") is not None or _is_whole(window):
+        return False
+    return str(spec.args.get("kind")).upper() != "RANGE"
+
+
 def _is_default(spec: exp.Expr) -> bool:
     """Return whether a frame equals the default frame, in RANGE or in ROWS."""
     start, end = spec.args.get("start"), spec.args.get("end")
@@ -168,6 +177,9 @@ def with_whole_windows(
     """
     if node.args.get("joins") or node.args.get("laterals") or node.args.get("group"):
         raise names.text.error(windows[0], _ONE)
+    for window in windows:
+        if _lacks_order(window):
+            raise names.text.error(window, _UNORDERED)
     alias = node.args["from_"].this.alias_or_name
     frames = [w for w in _windows(node) if w not in windows and type(w.this) not in _RANKS]
     # frames by time need the rows themselves, not only the list

@@ -99,11 +99,15 @@ PARTS: tuple[Callable[[], object], ...] = (
 )
 
 
-def made_group() -> exp.Group:
-    """The only part that a parser puts there."""
-    return exp.Group(expressions=[exp.column("n")])
-
-
+#: By part: the only parts that a parser puts there.
+PARSED: dict[str, tuple[Callable[[], object], ...]] = {
+    "group": (lambda: exp.Group(expressions=[exp.column("n")]),),
+    "spec": (
+        lambda: exp.WindowSpec(
+            kind="ROWS", start=exp.Literal.number(1), start_side="PRECEDING", end="CURRENT ROW"
+        ),
+    ),
+}
 #: Parts without an effect, or that no SQL text can produce, by kind of node and part.
 SAYS_NOTHING = {
     ("Limit", "limit_options"), ("Fetch", "limit_options"),
@@ -138,7 +142,7 @@ def _ignored(text: str) -> list[tuple[str, str]]:
                 known = (type(node).__name__, part)
                 if node.args.get(part) or known in SAYS_NOTHING:
                     continue
-                for make in (made_group,) if part == "group" else PARTS:
+                for make in PARSED.get(part, PARTS):
                     source, statements = parse(text)
                     list(statements[at].walk())[place].set(part, make())
                     try:

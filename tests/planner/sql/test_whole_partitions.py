@@ -13,7 +13,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from planner import SqlError, Stream, sql
+from planner import SqlError, Stream, event, sql
 from planner.physical.lower import lower
 from rstream.items.batch import VE, VS
 from rstream.types import INF_TIME
@@ -140,3 +140,12 @@ def test_what_cannot_be_computed_is_refused_with_what_to_write(text: str, messag
     t = Stream.from_items({"k": "string", "x": "int64", "ts": "timestamp"}, [])
     with pytest.raises(SqlError, match=message):
         sql(text, {"t": t, "u": t})
+
+
+@pytest.mark.parametrize("keys", ["", "PARTITION BY k "])
+@pytest.mark.parametrize("call", ["COUNT(*)", "SUM(n)", "FIRST_VALUE(n)"])
+def test_a_frame_of_rows_needs_an_order(call: str, keys: str) -> None:
+    frame = "ROWS BETWEEN 1 PRECEDING AND CURRENT ROW"
+    stream = Stream.from_items({"k": "int64", "n": "int64"}, [event(0, k=1, n=1)])
+    with pytest.raises(SqlError, match="a frame of ROWS has no order"):
+        sql(f"SELECT {call} OVER ({keys}{frame}) AS v FROM t", {"t": stream})
