@@ -187,7 +187,7 @@ def truth(given: Given, name: str) -> bool:
 
 
 def choice(known: Mapping[str, Any]) -> Callable[[Given, str], Any]:
-    """Make a parser for one of several words, with the value of each."""
+    """Make a parser for a choice of words, each with its value."""
 
     def read(given: Given, name: str) -> Any:
         given_word = given.text_of(name).lower()

@@ -139,7 +139,7 @@ def _is_whole(window: exp.Window) -> bool:
 
 
 def _lacks_order(window: exp.Window) -> bool:
-    """Return whether a frame counts rows, and nothing says in which order."""
+    """Return whether a frame counts rows that have no order."""
     spec = window.args.get("spec")
     if spec is None or window.args.get("order") is not None or _is_whole(window):
         return False
