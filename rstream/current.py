@@ -102,7 +102,9 @@ class CurrentRows:
         if not step:
             return
         tables = [] if self.rows is None else [self.rows]
-        table = paired(pa.concat_tables([*tables, pa.Table.from_batches(step)]))
+        tables += [pa.Table.from_batches([batch]) for batch in step]
+        # a change of the job may have added columns
+        table = paired(pa.concat_tables(tables, promote_options="default"))
         time = self.reached if at_us is None else min(self.reached, at_us + 1)
         self.rows = table.filter(pa.array(table.column(VE).to_numpy() >= time)).combine_chunks()
 

@@ -83,7 +83,8 @@ class CleanRows:
         """Convert events with columns ``_vs, _ve, payload`` to rows, without end edges."""
         kind = pa.array(np.full(events.num_rows, EVENT, np.int8))
         items = events.add_column(0, pa.field(KIND, pa.int8()), kind)
-        return pa.Table.from_batches(map(self._clean, items.to_batches()), schema=self.schema)
+        batches = [self._clean(widened(batch, self._items)) for batch in items.to_batches()]
+        return pa.Table.from_batches(batches, schema=self.schema)
 
     def _clean(self, events: pa.RecordBatch) -> pa.RecordBatch:
         payload = [plain_array(column) for column in events.columns[3:]]

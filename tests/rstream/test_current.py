@@ -94,3 +94,25 @@ def test_a_read_that_fails_can_be_repeated(tmp_path: Path) -> None:
     with pytest.raises(SequenceDiscardedError):
         current.advance(uri)
     assert current.seq == 7
+
+
+def test_a_column_that_was_added_is_null_in_rows_of_before(tmp_path: Path) -> None:
+    uri, more = str(tmp_path / "s"), pa.schema([*PAYLOAD, ("m", pa.int64())])
+    first = make_items([ev(0, FOREVER, k=1), cti(5)], PAYLOAD)
+    then = make_items([ev(6, FOREVER, k=2, m=3), ev(7, 0, k=1, m=None), cti(8)], more)
+    for seq, schema, batch in ((0, PAYLOAD, first), (first.num_rows, more, then)):
+        stream = RStream.open(
+            uri, schema, background=InlineBackground(), limits=small_limits(), stream_id="s"
+        )
+        stream.write(seq, batch)
+        stream.close()
+    current = CurrentRows()
+    current.advance(uri)
+    found = current.alive(8)
+    assert found is not None
+    assert found.select(["k", "m"]).to_pylist() == [{"k": 2, "m": 3}]
+    before = CurrentRows()
+    before.advance(uri, at_us=6)
+    found = before.alive(6)
+    assert found is not None
+    assert found.select(["k", "m"]).to_pylist() == [{"k": 1, "m": None}, {"k": 2, "m": 3}]

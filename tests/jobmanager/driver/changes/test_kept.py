@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import jobmanager
+import streamscope as ss
 from jobmanager.driver.running.changes.errors import ChangeRefusedError
 from jobmanager.driver.running.deploying import deploy
 from jobmanager.storage.query_file import load_query
@@ -18,6 +19,7 @@ from rstream import Appender
 from tests.support.budget import one_in
 from tests.support.change_table import CHANGES, DRAWN, REASONS, VERDICTS, module, verdict
 from tests.support.changed_jobs import (
+    PAIRS,
     QUICK,
     SCHEMA,
     STATEFUL,
@@ -53,6 +55,26 @@ def test_the_answer_is_that_of_a_job_that_never_changed(name: str, tmp_path: Pat
     deploy(again, changed.root, yes=True, wait_s=WAIT_S)  # in the middle of the rows
     changed.has_read_all()
     assert changed.finish() == whole_answer(changed, STATEFUL[name])
+
+
+@pytest.mark.slow
+def test_the_current_table_has_rows_of_before_and_after_a_new_column(tmp_path: Path) -> None:
+    old, new = PAIRS["tumbling"]
+    changed = ChangedJob(tmp_path)
+    changed.append(3)
+    job = changed.run(changed.query("old", old))
+    changed.has_emitted_all()
+    before = ss.read_table(changed.root)
+    deploy(changed.query("new", new), changed.root, yes=True, wait_s=WAIT_S)
+    changed.append(3)
+    changed.has_emitted_all()
+    at_us = batch(1).column("t")[0].as_py()
+    for table in (ss.read_table(changed.root), ss.read_table(changed.root, at=at_us)):
+        assert set(table.column_names) == {*before.column_names, "total"}
+        assert table.num_rows > 0
+    assert ss.read_table(changed.root, at=at_us)["total"].null_count == table.num_rows
+    changed.finish()
+    assert job.to_arrow()["total"].null_count > 0
 
 
 class TableJob(ChangedJob):
