@@ -1,6 +1,6 @@
 """Flink beside ``bench_rescale.py``: stop with a savepoint, start at another parallelism.
 
-The load, its windows and the measured pauses are those of ``bench_rescale.py``; a row is output
+The load, its windows and the measured pauses are as in ``bench_rescale.py``; a row is output
 once a task manager has printed it. The client of the next job has built it before the stop, so its
 start (``start_ms``) is no part of the pause; with ``flink run -s`` it is. Both systems keep two
 readers. They differ in the source: Flink generates the events, and ours reads a log that another

@@ -170,10 +170,10 @@ class Cluster:
         folder.mkdir()
         write_events(load, folder / "events")
         client = self.client(folder, load, slots, checkpoint_interval_s)
-        told, errors = client.communicate("\n", timeout=READY_WAIT_S)
+        printed, errors = client.communicate("\n", timeout=READY_WAIT_S)
         if client.returncode:
             raise RuntimeError(f"Flink took no job: {errors[-2_000:]}")
-        job = told.split()[-1]
+        job = printed.split()[-1]
         self.await_running(job)
         return job
 
@@ -206,8 +206,8 @@ class Cluster:
 
     def stop_with_savepoint(self, job: str, folder: Path) -> str:
         """Stop a job; return the path of its savepoint."""
-        asked = self._post(f"jobs/{job}/stop", {"targetDirectory": folder.as_uri()})
-        place = f"jobs/{job}/savepoints/{asked['request-id']}"
+        answer = self._post(f"jobs/{job}/stop", {"targetDirectory": folder.as_uri()})
+        place = f"jobs/{job}/savepoints/{answer['request-id']}"
         deadline_s = time.monotonic() + READY_WAIT_S
         while (found := self._get(place))["status"]["id"] != "COMPLETED":
             if time.monotonic() > deadline_s:

@@ -277,7 +277,7 @@ def _lost_rows(status: dict[str, Any]) -> str:
 
 
 def _health(status: dict[str, Any]) -> str:
-    """Return what a running job waits for, or what is wrong with it."""
+    """Return the reasons why a running job waits or is degraded."""
     line = health_line(status) if status["state"] in OPEN_STATES else ""
     return f", {in_one_line(line)}" if line else ""
 

@@ -1,6 +1,6 @@
 """Reads the durable result of a job: as tables for programs, or printed for people.
 
-The rows are those of the output's files: events without watermarks, times as timestamps under the
+The rows are as in the output's files: events without watermarks, times as timestamps under the
 names of the result's columns. Partitions follow one after another, each in its row order.
 
 :func:`read_table` returns the rows that are alive at a time T: rows that start at or before T and

@@ -108,7 +108,7 @@ class DeliveryClaim:
         return self._is_begun
 
     def begins(self, start_seq: int) -> tuple[int, int]:
-        """Return the recorded first item of the delivery, and that of this partition.
+        """Return the recorded first items of the delivery and of this partition.
 
         If there is none, record ``start_seq`` for all present partitions. Called before the claim
         and before the destination is opened. So later processes and other partitions of the

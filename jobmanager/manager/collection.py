@@ -41,7 +41,7 @@ COLLECT_WAIT_S = 5
 
 
 def progress(job: JobState, notice: Progress) -> None:
-    """Apply a host's report, and free memory that nobody needs according to it."""
+    """Apply a host's report, and free the memory that no reader needs any more."""
     host = job.current(notice.host)
     if host is None:
         return

@@ -45,9 +45,7 @@ Row = Annotated[
     str,
     typer.Option("--row", metavar="EXPR", help="A SQL condition that is true for this row only."),
 ]
-RunsMax = Annotated[
-    int, typer.Option(min=1, help="Stop after this number of runs on parts of the input.")
-]
+RunsMax = Annotated[int, typer.Option(min=1, help="Most runs on parts of the input.")]
 
 
 def replay(

@@ -98,7 +98,7 @@ class SnapshotTracker:
         """Insert a checkpoint in the order of positions. Return whether it was kept.
 
         It is rejected in three cases. First, it precedes the oldest checkpoint, so no restart needs
-        it. Second, its reads are not between those of its neighbours, so its inputs may be deleted.
+        it. Second, its reads are not between its neighbours' reads, so its inputs may be deleted.
         Third, the vertex reads live logs, and compared with another checkpoint it has read more of
         one partition and less of another. That is no error, because the outputs are equal (ADR 32).
 

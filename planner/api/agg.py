@@ -2,7 +2,7 @@
 
 ``count()`` counts events, ``count(x)`` the events where x is not null. ``first`` and ``last`` order
 events by their start. These two, ``array_agg`` and ``user`` include nulls; all other functions skip
-them. Without a value the result is null; that of a count is 0. NaN is greater than every number.
+them. Without a value the result is null, or 0 for a count. NaN is greater than every number.
 
 ``quantile``, ``mode``, ``skewness``, ``kurtosis``, ``array_agg`` and its like, and ``user`` without
 ``merge``, need all values of a window at once. Their rows are exchanged unaggregated, not as

@@ -67,7 +67,7 @@ class Pick:
     Events arrive in time order, so the first row is the first in time. Partial rows arrive in any
     order: for them ``by`` names their time column, and all of them must be in one update. If an
     aggregate is added to a running job, older groups have no row for it. Their value is null, with
-    a time after that of any row.
+    a time after the times of all rows.
     """
 
     def __init__(self, column: str, kind: pa.DataType, *, is_last: bool, by: str | None) -> None:

@@ -266,7 +266,7 @@ def _elements(codes: np.ndarray, lists: pa.Array) -> Iterator[tuple[np.ndarray, 
 
 
 def _is_part_of(column: pa.Array, base: pa.Array) -> bool:
-    """Return whether each value of ``column`` is null or equal to that of ``base``."""
+    """Return whether each value of ``column`` is null or equal to the value in ``base``."""
     try:
         same = pc.equal(column, base)
     except pa.ArrowNotImplementedError:

@@ -2,8 +2,8 @@
 
 For most blocks, the least and the greatest time prove that no row is late and that the frontier
 reaches no new time of the grid (the multiples of ``cti_every``). Only the other blocks are
-processed row by row. If rows are in time order, none is late unless the first is. The result is
-that of :mod:`rvertex.vertex.reorder`, which works row by row.
+processed row by row. If rows are in time order, none is late unless the first is. The result
+equals the result of :mod:`rvertex.vertex.reorder`, which works row by row.
 
 If planning has read all times, the times of later rows are known too, and they raise the frontier.
 """

@@ -105,7 +105,7 @@ class OffsetKeys:
 
     @classmethod
     def beginning(cls, column: pa.Array) -> OffsetKeys | None:
-        """Return a range for keys like those of ``column``.
+        """Return a range for keys like the values of ``column``.
 
         None if they are far apart or no integers.
         """

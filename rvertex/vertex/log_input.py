@@ -61,7 +61,7 @@ class LogInput:
     def __init__(
         self, partition: SourcePartition, *, sides: Sequence[str], pending_rows_max: int
     ) -> None:
-        """Read ``partition``. ``sides``: names of its side outputs, first that of late rows.
+        """Read ``partition``. ``sides``: names of its side outputs, first the late rows'.
 
         ``pending_rows_max``: most rows of a partition that are buffered to wait for slower ones.
         """

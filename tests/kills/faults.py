@@ -113,7 +113,7 @@ def succeed_driver(scene: Scene, dice: random.Random) -> str:
     deadline_s = time.monotonic() + ZOMBIE_S_MAX
     while old.process.poll() is None:
         if time.monotonic() > deadline_s:
-            raise WrongError(f"the driver that was succeeded goes on: {old.statuses}")
+            raise WrongError(f"the driver that was succeeded still runs: {old.statuses}")
         time.sleep(0.05)
     return f"driver {old.process.pid} succeeded by {new.process.pid}"
 

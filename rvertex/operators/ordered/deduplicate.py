@@ -6,7 +6,7 @@ keys move to a log on scratch files. Each batch looks its keys up in the log. A 
 memory only if its time ends within the batch: until then all its events are dropped.
 
 Invariants: (1) events keep their order and lifetimes, CTIs (watermarks) are unchanged; (2) a key is
-removed when its time is over, because its next event is kept like that of a new key; (3) a key is
+removed when its time is over, because its next event is kept as for a new key; (3) a key is
 in memory or in the log, never in both.
 """
 

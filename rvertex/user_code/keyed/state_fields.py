@@ -159,7 +159,7 @@ class SlotCode:
         self.fits: Callable[[Any], bool] = compiled(
             "fits", "s", [f"return {self.fits_test}"], scope
         )
-        #: Returns, per slot, whether a field differs from that of a new slot, or a timer is set.
+        #: Returns, per slot, whether a field differs from its first value, or a timer is set.
         self.alive: Callable[[list[Any]], list[bool]] = compiled(
             "alive", "slots", [f"return [not ({self.idle_test}) for s in slots]"], scope
         )

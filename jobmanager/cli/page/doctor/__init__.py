@@ -1,4 +1,4 @@
-"""Diagnoses a job: what is wrong, since when, the cause and the remedy. Pure."""
+"""Diagnoses a job: its faults, since when, their causes and remedies. Pure."""
 
 from jobmanager.cli.page.doctor.case import Case, Finding
 from jobmanager.cli.page.doctor.examination import findings

@@ -2,7 +2,7 @@
 
 **Rule.** For events that never end, a window begins at each time at which events of a key start. It
 has all events that have started, and lives until the next such time; the last window never ends. So
-the result is that of :mod:`rvertex.operators.windows.snapshots.window`. But that operator
+the result equals the result of :mod:`rvertex.operators.windows.snapshots.window`. But that operator
 aggregates all live events of each window. Here the accumulators of the previous window are reused,
 and only the events of one time are merged in.
 

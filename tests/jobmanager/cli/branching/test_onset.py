@@ -1,4 +1,4 @@
-"""From its onset on, a branch emits the rows of its query alone: those of a job that ran it always.
+"""From its onset on, a branch emits the rows of a job that always ran its query.
 
 Cannot catch: an onset that is later than necessary, within the bound of each case.
 """

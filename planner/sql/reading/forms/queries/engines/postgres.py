@@ -164,7 +164,7 @@ def with_json_columns(statements: list[exp.Expr]) -> None:
                 node.meta[JSON] = True
 
 
-#: Comparisons, whose meaning for JSON is not that of texts.
+#: Comparisons that do not compare JSON as text.
 COMPARISONS = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In)
 #: The nodes to which sqlglot parses these operators.
 OF_POSTGRES = (
