@@ -128,7 +128,7 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
     # before a draft, because its fences hide rows beyond the cut, and it expires a savepoint
     cut = read_cut(root, plan, None if shell.following is None else shell.following.job)
     try:
-        drafted = draft_change(root, plan, cut, change, shell.clock.now_us())
+        drafted = draft_change(root, plan, cut, change, number, shell.clock.now_us())
         if change.kind == "savepoint":
             return _saved(drafted, change, shell)
         return _commit(drafted, change, shell)

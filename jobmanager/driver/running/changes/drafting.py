@@ -18,7 +18,6 @@ from jobmanager.driver.running.changes.ends import (
     end_of,
     fence_off,
     in_generation,
-    next_generation,
     outputs_of,
 )
 from jobmanager.driver.running.changes.errors import ChangeRefusedError
@@ -139,9 +138,11 @@ class _Built(NamedTuple):
 
 
 def draft_change(
-    root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change, now_us: int
+    root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change, number: int, now_us: int
 ) -> Drafted:
     """Write all files that precede the commit of a change, and make them durable.
+
+    ``number``: of the next generation.
 
     Raises:
         ChangeRefusedError, NotByKeyError, CannotConvertError: the change is not possible.
@@ -150,20 +151,21 @@ def draft_change(
     draft = Draft(root)
     if change.kind == "savepoint":
         return Drafted(draft, save_cut(draft, plan, cut, change.savepoint, now_us))
-    number = next_generation(root)
     draw = {"deploy": _deployed, "rescale": _rescaled, "rollback": _rolled_back}[change.kind]
-    savepoint, built, settings, ends = draw(draft, plan, cut, change, now_us)
+    savepoint, built, settings, ends = draw(draft, plan, cut, change, number, now_us)
     fence_off(draft.root, (plan, built.plan), cut, number, ends or {})
     plan, store = in_generation(built.plan, number), draft.root.store
     store.put(f"{change.folder}/{pending.PLACED}", pickle_document(plan_without_place(plan)))
     store.put(f"{change.folder}/{pending.COPY}", LOG_CODEC.encode(built.copy))
     draft.synced()
-    return Drafted(draft, savepoint, {**settings, "plan": plan.plan_hash}, ends)
+    settings = {**settings, GENERATION: number, "plan": plan.plan_hash}
+    return Drafted(draft, savepoint, settings, ends)
 
 
-def _deployed(draft: Draft, plan: PhysicalPlan, cut: Cut, change: Change, now_us: int) -> _Built:
+def _deployed(
+    draft: Draft, plan: PhysicalPlan, cut: Cut, change: Change, number: int, now_us: int
+) -> _Built:
     root = draft.root
-    number = next_generation(root)
     new = _next_plan(root, change)
     comparison = compare(plan, new)
     if comparison.refusals:
@@ -173,19 +175,22 @@ def _deployed(draft: Draft, plan: PhysicalPlan, cut: Cut, change: Change, now_us
         raise ChangeRefusedError(display_uri(root.uri), reason)
     savepoint = save_cut(draft, plan, cut, before_name(number), now_us)
     built = Builder(root, savepoint, (plan, comparison.plan), comparison.links, number).build()
-    return _Built(savepoint, built, {**(change.settings or {}), GENERATION: number})
+    return _Built(savepoint, built, change.settings or {})
 
 
-def _rescaled(draft: Draft, plan: PhysicalPlan, cut: Cut, change: Change, now_us: int) -> _Built:
+def _rescaled(
+    draft: Draft, plan: PhysicalPlan, cut: Cut, change: Change, number: int, now_us: int
+) -> _Built:
     root = draft.root
-    number = next_generation(root)
     savepoint = save_cut(draft, plan, cut, before_name(number), now_us)
     built = Rescaler(root, savepoint, plan, change.new_bounds, number).build()
     root.store.put(f"{change.folder}/{pending.NEXT_QUERY}", root.store.get(QUERY))
-    return _Built(savepoint, built, {GENERATION: number})
+    return _Built(savepoint, built, {})
 
 
-def _rolled_back(draft: Draft, plan: PhysicalPlan, cut: Cut, change: Change, now_us: int) -> _Built:
+def _rolled_back(
+    draft: Draft, plan: PhysicalPlan, cut: Cut, change: Change, number: int, now_us: int
+) -> _Built:
     """Return to a savepoint: truncate the result at its ends, and restore its query."""
     del now_us
     root = draft.root
@@ -211,7 +216,6 @@ def _rolled_back(draft: Draft, plan: PhysicalPlan, cut: Cut, change: Change, now
         )
         raise ChangeRefusedError(display_uri(root.uri), reason)
     settings = read_json_document(root.store.get(f"{folder_of(savepoint.name)}/{JOB}"))
-    number = next_generation(root)
     links = {stage.name: stage.name for stage in former.stages}
     built = Builder(root, savepoint, (former, former), links, number).build()
     query = root.store.get(f"{folder_of(savepoint.name)}/{QUERY}")
@@ -219,7 +223,7 @@ def _rolled_back(draft: Draft, plan: PhysicalPlan, cut: Cut, change: Change, now
     kept: dict[str, Any] = {
         name: settings[name] for name in ("query_file", "folders") if name in settings
     }
-    return _Built(savepoint, built, {**kept, GENERATION: number}, ends)
+    return _Built(savepoint, built, kept, ends)
 
 
 def _ends(savepoint: Savepoint, plan: PhysicalPlan) -> dict[str, int]:
