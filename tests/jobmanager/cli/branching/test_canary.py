@@ -22,6 +22,7 @@ from jobmanager.cli.branching import canary
 from jobmanager.cli.branching.abandoned import LEFT_S, delete_abandoned, recorded
 from jobmanager.cli.branching.branch import Branch
 from jobmanager.cli.branching.canary import Canary, CanaryError, CanaryFailedError, run_canary
+from jobmanager.cli.branching.image import PresentPlan, find_image
 from jobmanager.cli.verbs.change import deploy
 from jobmanager.driver.running.deploying import compared
 from jobmanager.replay.rows import diffing
@@ -30,6 +31,7 @@ from jobmanager.storage.query_file import load_query
 from jobmanager.storage.root import FORMAT, GENERATION, JobRoot
 from rstream.clock import SystemClock
 from rstream.errors import UsageError
+from rstream.types import MIN_TIME
 from tests.jobmanager.cli.branching.test_onset import onset_of
 from tests.support.changed_jobs import COUNTS, QUICK, ChangedJob, whole_answer
 from tests.support.jobs import WAIT_S
@@ -67,6 +69,10 @@ def begun(folder: Path) -> ChangedJob:
     changed.run(changed.query("old", COUNTS))
     changed.has_read_all()
     return changed
+
+
+def present_time(changed: ChangedJob) -> int:
+    return find_image(PresentPlan.read(JobRoot(changed.root)), None).time_us
 
 
 def generation(changed: ChangedJob) -> int:
@@ -191,6 +197,8 @@ def test_rows_beside_a_job_are_equal_or_the_differences_are_shown(tmp_path: Path
     changed, made, ranges = begun(tmp_path), list[Branch](), []
     totals = changed.query("totals", TOTALS)
     with feeding(changed):
+        # A canary starts at a checkpoint. Before the first one, its range is not known beforehand.
+        changed.watch.until(lambda _: present_time(changed) != MIN_TIME)
         same = run_canary(
             totals,
             changed.root,
