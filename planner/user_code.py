@@ -114,7 +114,7 @@ def name_of(target: Any) -> str:
 
 
 def require_sendable(target: Any, what: str, name: str) -> None:
-    """Raise if cloudpickle cannot pickle the target, and name the part that is to blame."""
+    """Raise if cloudpickle cannot pickle the target; name the part that cannot be pickled."""
     from pyspark import cloudpickle
 
     try:
@@ -166,7 +166,7 @@ def _held(target: Any) -> Iterator[tuple[str, str, Any]]:
 class _Scan:
     """A walk over all user code that a piece of code can reach."""
 
-    #: Place and name of each thing that cannot be repeated.
+    #: Place and name of each use of an object whose result cannot be repeated.
     impure: list[tuple[str, str]] = field(default_factory=list)
     #: Whether it reads values through a context, such as ``ctx.now()``.
     draws: bool = False
@@ -349,13 +349,13 @@ class _Scan:
 
 @dataclass(frozen=True, slots=True)
 class _Impure:
-    """Stands, by name, for a thing that cannot be repeated."""
+    """Replaces, under its name, an object whose result cannot be repeated."""
 
     name: str
 
 
 def _forbidden(value: Any) -> str:
-    """Return the name of a thing that cannot be repeated; "" for all others."""
+    """Return the name of an object whose result cannot be repeated; "" for all others."""
     try:
         reason = _FORBIDDEN.get(value, "")
     except TypeError:  # a value that cannot be hashed is not in the set

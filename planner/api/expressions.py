@@ -196,10 +196,11 @@ class Expr:
         return call("factorial", self)
 
     def width_bucket(self, low: float, high: float, buckets: int) -> Expr:
-        """Return which of ``buckets`` equal parts of ``[low, high)`` has the value, from 1.
+        """Return the number of the value's bucket: ``[low, high)`` has ``buckets`` equal ones.
 
-        The number is 0 below ``low``, ``buckets + 1`` from ``high`` on, and null for NaN. With
-        ``low`` above ``high`` the buckets descend and divide ``(high, low]``.
+        Buckets are numbered from 1. The result is 0 below ``low``, ``buckets + 1`` from ``high``
+        on, and null for NaN. With ``low`` above ``high`` the buckets descend and divide ``(high,
+        low]``.
         """
         return call("width_bucket", self, low=low, high=high, buckets=buckets)
 
@@ -255,7 +256,7 @@ class Expr:
         return call("is_distinct_from", self, other)
 
     def item(self, key: ExprLike) -> Expr:
-        """Return a list's element by index (from 0; -1: last), or a map's value by key; or null."""
+        """Return an element of a list by index (-1: the last), or a value of a map by key."""
         return call("item", self, key)
 
     def field(self, name: str_) -> Expr:

@@ -1,7 +1,7 @@
 """Outputs: where a result is written; the methods of a stream that make a :class:`Query`.
 
-A query writes an rStream with a ``TableForm``: :mod:`rvertex.host.environment` opens it,
-:mod:`rstream.format` writes it.
+A query writes rStreams, whose files have the columns that a ``TableForm`` describes.
+:mod:`rvertex.host.environment` opens them, and :mod:`rstream.format` writes them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Outputs:
 
         The files are a table of events: the columns ``start`` and ``end`` of their lifetimes
         (``window_start`` and ``window_end`` for windows), then the query's columns. ``start`` and
-        ``end`` rename these two. None omits one that other columns imply: the start by a column
+        ``end`` rename these two. None omits it; other columns must imply it: the start by a column
         ``vs()``, the end by a window of fixed size. ``technical_columns``: write one row per item
         instead, watermarks (CTIs) included, with ``_seq, _kind, _vs, _ve``.
 

@@ -91,7 +91,7 @@ class FileOptions(EventOptions):
     max_ahead: Duration | None = None
     #: Whether the job also reads files that appear while it runs.
     follow: bool = False
-    #: What a partition without a row for ``idle_after`` promises.
+    #: The watermark of a partition that had no row for ``idle_after``.
     idle: Idle = "follow"
     idle_after: Duration = "2s"
     #: How often a folder is listed.
@@ -193,7 +193,7 @@ def _check_delimiter(time: str, columns: pa.Schema) -> None:
 
 
 def _path_of(paths: Paths) -> tuple[str, str]:
-    """Return one path or several as the source stores them, and as messages print them."""
+    """Return one or several paths in two forms: for the source, and for messages."""
     several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     names = [os.fspath(path) for path in several]
     if not names or any(SEVERAL in name for name in names):
@@ -278,7 +278,7 @@ def checked_on_bad_row(policy: OnBadRow) -> OnBadRow:
 
 
 def checked_idle(idle: Idle) -> Idle:
-    """Check what a silent partition promises.
+    """Check the watermark that a silent partition gets.
 
     Raises:
         InvalidPlanError: there is no such policy.

@@ -354,7 +354,7 @@ class RollingStream(Frames[Stream]):
 
 @dataclass(frozen=True, slots=True)
 class GroupedStream(GroupedUserSteps[Stream], RunningGroups[Stream], Rolling[RollingStream]):
-    """A stream grouped by key; a window, an aggregate or code per key comes next."""
+    """A stream grouped by key; its methods add a window, an aggregate or user code per key."""
 
     plan: LogicalNode
     keys: tuple[str, ...]
@@ -384,7 +384,7 @@ class GroupedStream(GroupedUserSteps[Stream], RunningGroups[Stream], Rolling[Rol
 
 @dataclass(frozen=True, slots=True)
 class WindowedStream(Windows[Stream]):
-    """A stream grouped by key and window; its aggregates come next."""
+    """A stream grouped by key and window; its methods add aggregates."""
 
     plan: LogicalNode
     keys: tuple[str, ...]

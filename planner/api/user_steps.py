@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from rvertex.operators.user.lookup import OnFailure
 
 
-#: The type of the streams that the methods return: a class that inherits from those here.
+#: The type of the streams that the methods return: a subclass of the classes in this module.
 MadeStream = TypeVar("MadeStream")
 
 
@@ -309,7 +309,7 @@ def _undeclared_field(process: type, base: type, declared: set[str]) -> str:
 
 
 def _single_loads(name: str, argval: Any) -> list[tuple[str, Any]]:
-    """Return an instruction as Python 3.11 has it: later versions merge two loads or stores."""
+    """Split a bytecode instruction that merges two loads or stores, as Python 3.12 writes them."""
     name = name.removesuffix("_BORROW").replace("_BORROW_", "_").removesuffix("_CHECK")
     if name in ("LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST"):
         first, second = argval

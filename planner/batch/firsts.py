@@ -23,7 +23,7 @@ def ordered(node: logical.Sorted | logical.Limited, below: Frame) -> Frame:
 
 
 def sorted_together(node: logical.Sorted, below: Frame) -> Frame:
-    """Return the same events, with a column for their order if it is known or has keys."""
+    """Return the events with a column for their order, if it is known or the sort has keys."""
     if not below.has_place and not node.keys:
         return below
     ways = [

@@ -22,7 +22,7 @@ _KINDS = {"anti": "left_anti", "semi": "inner"}
 
 
 def by_interval(node: logical.IntervalJoin, joined: Joined, left: Frame, right: Frame) -> Frame:
-    """Return pairs at the later start, and rows without a match at the last instant of one."""
+    """Return pairs at the later start, and rows without a match when none is possible any more."""
     numbered = replace(left, df=left.df.selectExpr("*", "monotonically_increasing_id() as _id"))
     conditions = pairs.conditions(node, left.columns, right.columns)
     conditions.append(f"r{VS} - l{VS} between {node.lo_us}L and {node.hi_us}L")

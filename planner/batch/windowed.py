@@ -1,4 +1,4 @@
-"""Aggregates by key and window as Spark's groups, and the islands of activity in sessions."""
+"""Aggregates by key and window as Spark's groups, and the times in which a key is active."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def sessions(node: logical.DataWindowAgg, window: SessionWindow, below: Frame) -
 
 
 def running_sessions(node: logical.DataWindowAgg, window: RunningSession, below: Frame) -> Frame:
-    """Copy each event to each later start of its session and its own, then group by that start."""
+    """Copy each event to its own start and all later starts of its session, then group by start."""
     keys = [below.columns[key] for key in node.keys]
     rows = _in_sessions(node, window, below)
     steps = rows.groupBy(*keys, "_start", VS).agg(expr("max(_running) as _until"))
@@ -90,7 +90,7 @@ def running_sessions(node: logical.DataWindowAgg, window: RunningSession, below:
 def _in_sessions(
     node: logical.DataWindowAgg, window: SessionWindow | RunningSession, below: Frame
 ) -> DataFrame:
-    """Add ``_start``, the start of its session, and ``_running``, the end of activity, to each."""
+    """Add to each event the start of its session and the end of the key's activity so far."""
     keys = [below.columns[key] for key in node.keys]
     rows = _with_islands(below.df, keys, moved(f"({VE} - 1L)", window.gap_us), touch=False)
     if window.max_us is None:
@@ -104,14 +104,14 @@ def _in_sessions(
 
 
 def _with_islands(df: DataFrame, keys: Sequence[str], until: str, *, touch: bool) -> DataFrame:
-    """Add ``_island``, the start of the activity that an event belongs to, per key."""
+    """Add ``_island``: the time since which the key has always had an active event."""
     for step in data_windows.islands(keys, until, touch=touch):
         df = df.selectExpr("*", *step)
     return df
 
 
 def stitched(node: logical.Stitch, below: Frame) -> Frame:
-    """Return one event per island, with the payload of its first."""
+    """Merge events of a key that touch or overlap; keep the payload of the first."""
     keys = [below.columns[name] for name in node.on]
     takes = [
         take_of(logical.Aggregate("first", name, name), i, below)

@@ -1,13 +1,14 @@
 """Decides how an autoscaled job is rescaled: from measured loads of stages to numbers of vertices.
 
 A stage gets ``ceil(n * busy / target_busy)`` vertices, where ``busy`` is the share of the time in
-which its ``n`` vertices work. It gets more by the means over ``settle``, so that load in bursts
-counts. It loses vertices only if each reading of that time allows it: the rest would stay below
-``IDLE_SHARE * target_busy``, and neither lag nor memory exceeds its target. After each change of
-the job nothing changes for ``cooldown``.
+which its ``n`` vertices work. To add vertices, the mean of ``busy`` over ``settle`` decides, so
+that bursts of load count. To remove vertices, each reading within ``settle`` must allow it: the
+remaining vertices would stay below ``IDLE_SHARE * target_busy``, and neither lag nor memory exceeds
+its target. After each change of the job nothing changes for ``cooldown``.
 
-Invariants: (1) every new width is within ``min`` and ``max``, and at most ``step`` away, unless the
-present width is outside; (2) under constant work the widths go in one direction, then stay.
+Invariants: (1) every new width (number of vertices) is within ``min`` and ``max`` and at most
+``step`` away, unless the present width is out of bounds; (2) under constant work the widths change
+in one direction, then stay.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """New widths by stage, and the reasons."""
+    """The new numbers of vertices by stage, and the reasons."""
 
     widths: dict[str, int]
     reason: str
@@ -98,7 +99,7 @@ def _mean(readings: Sequence[Reading]) -> Reading:
 
 
 def _wished(policy: Policy, reading: Reading, stage: str) -> tuple[int, str]:
-    """Return the width that a stage should have by one reading, and why."""
+    """Return the number of vertices that a stage needs according to one reading, and why."""
     load = reading.stages[stage]
     why = f"its vertices are {load.busy:.0%} busy (target {policy.target_busy:.0%})"
     needed = ceil(load.width * load.busy / policy.target_busy - _EPSILON)

@@ -1,4 +1,4 @@
-"""Assigns the units of a source to partitions, and finds the delay for ``delay="auto"``.
+"""Assigns a source's units (files, row groups) to partitions; finds the delay for ``"auto"``.
 
 With a fixed delay, units are assigned in the order of their names. Otherwise all times have been
 read (:mod:`rvertex.sources.survey`): units are assigned in the order of their first times, the
@@ -51,7 +51,7 @@ def dealt(
     times: Sequence[UnitTimes],
     statistics: SourceStatistics | None = None,
 ) -> tuple[SourcePartition, ...]:
-    """Return ``n`` partitions; ``times``: the times of each unit, if the delay must be found.
+    """Assign units to ``n`` partitions; ``times``: of each unit, if the delay must be found.
 
     ``statistics``: statistics with the size of a row; without them no limit is checked.
 

@@ -15,7 +15,7 @@ class PlanOptions:
     #: Vertices per stage after an exchange, and partitions of a source that does not set them.
     parallelism: int = PARALLELISM
     partial_aggregation: bool = True
-    #: Whether rows arrive at the pace of their times; then a result that waits for rows is late.
+    #: Whether rows arrive in real time; then a result that waits for rows is delayed.
     is_paced: bool = False
     #: The statistics of the sources.
     statistics: Statistics = field(default_factory=Statistics)

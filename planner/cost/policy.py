@@ -40,7 +40,7 @@ class Policy:
     stages: tuple[tuple[str, tuple[int, int]], ...] = ()
 
     def limits(self, stage: str) -> tuple[int, int]:
-        """Return the minimum and maximum width of a stage."""
+        """Return the minimum and maximum number of vertices of a stage."""
         for name, limits in self.stages:
             if stage == name or stage.startswith(f"{name}-"):
                 return limits

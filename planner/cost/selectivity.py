@@ -17,7 +17,7 @@ _RANGES = ("less", "less_equal", "greater", "greater_equal")
 
 
 def selectivity(predicate: Node, distinct: Mapping[str, float]) -> float:
-    """Return the share of rows for which it is true; ``distinct``: numbers of values by column."""
+    """Return the share of rows that pass; ``distinct``: the number of values by column."""
     if isinstance(predicate, Literal):
         return 1.0 if predicate.literal is True else 0.0
     if not isinstance(predicate, Call):

@@ -61,7 +61,7 @@ class SourceFiles:
 
     units: tuple[Unit, ...]
     times: tuple[UnitTimes, ...]
-    #: The columns for which dictionaries save work.
+    #: The columns that stay dictionary-encoded because this saves work.
     carried: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -79,7 +79,7 @@ class Discovery:
         self._notes: dict[str, tuple[str, ...]] = {}
 
     def files(self, plan: LogicalNode, mixed: NodeMap[bool]) -> NodeMap[SourceFiles]:
-        """Return the facts about each source; ``mixed``: sources without carried columns.
+        """Return the facts about each source; sources in ``mixed`` get no dictionary columns.
 
         Raises the errors of the methods below.
         """
@@ -119,7 +119,7 @@ class Discovery:
         return self._times[key]
 
     def carried(self, spec: SourceSpec) -> tuple[str, ...]:
-        """Return the columns of ``spec`` for which dictionaries save work."""
+        """Return the columns of ``spec`` that stay dictionary-encoded because this saves work."""
         if spec.log is not None:
             return ()
         key = fingerprint((self._source_key(spec), spec.schema))

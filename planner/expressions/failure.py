@@ -68,7 +68,7 @@ def _values_text(values: Sequence[Any], row: int) -> str:
 def failing_rows(
     tree: Any, batch: pa.RecordBatch, function_of: Callable[[Any], Any]
 ) -> dict[int, str]:
-    """Return the rows for which a resolved tree fails, and why; ``function_of``: of a call."""
+    """Return the rows on which a resolved tree fails, and why; ``function_of``: finds functions."""
     failing = FailingRows(np.arange(batch.num_rows), {}, function_of)
     rows = Rows(batch, frozenset())
     rows.failing = failing
@@ -82,8 +82,8 @@ class FailingRows:
     Where a function fails, its failing rows are collected and have null, and the others are
     evaluated. Operands are computed for the rows that need them, as always.
 
-    ``places``: int64[n], the places of the rows in the batch. ``found``: the messages by place.
-    ``function_of``: the function of a call.
+    ``places``: int64[n], the positions of the rows in the batch. ``found``: the messages by
+    position. ``function_of``: returns the function that a call names.
     """
 
     def __init__(

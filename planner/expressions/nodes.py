@@ -46,7 +46,7 @@ Options = tuple[tuple[str, OptionValue], ...]
 USER = "user"
 
 
-#: From a call with resolved arguments to one with its type and conversions; None: wrong types.
+#: Sets the type of a call whose arguments are resolved, and adds casts; None: the types are wrong.
 Resolver: TypeAlias = "Callable[[Call], Node | None]"
 Evaluation: TypeAlias = "Callable[[Sequence[Value], Call], Value]"
 
@@ -61,13 +61,13 @@ class Function:
     show: Callable[[Call], str]
     #: The rows on which each operand is needed; None: all operands on all rows.
     needed: Needed | None = None
-    #: Writes the call in Spark SQL from its arguments in SQL; or a template.
+    #: A function that writes the call in Spark SQL, given its arguments in SQL; or a template.
     spark: Callable[..., str] | str = ""
     #: The least and the greatest integer result.
     bounds: tuple[int, int] | None = None
     #: Whether the function fails on some values, besides overflows.
     may_fail: bool = False
-    #: The function's names in SQL, and its method in Python.
+    #: The function's names in SQL; see :class:`planner.expressions.entries.family.Sql`.
     sql: tuple[Any, ...] = ()
     python: Any = None
     #: Examples in SQL with their values.

@@ -18,7 +18,7 @@ TRUE = Literal(True, pa.bool_())
 #: Functions that fail for some arguments, such as too large numbers or results out of range.
 _FAILING = ("factorial", "add_months")
 FALSE = Literal(False, pa.bool_())
-#: Functions with equal results for equal values.
+#: Functions with equal results for equal arguments, such as 0.0 and -0.0.
 _ALIKE = (
     *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
     *("is_distinct_from", "between", "is_in", "is_null", "is_not_null", "is_nan"),
@@ -55,7 +55,7 @@ def may_fail(node: Node) -> bool:
 
 
 def is_alike_of_equals(node: Node) -> bool:
-    """Return whether equal keys have equal values: 0.0 equals -0.0, but their texts differ.
+    """Return whether the node is equal for equal keys; the texts of 0.0 and -0.0 differ.
 
     This is known only for float columns that are compared directly, not for results of other
     functions.

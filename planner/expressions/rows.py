@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: An Arrow array or scalar.
 Value: TypeAlias = Any
-#: The values of the operands so far -> the rows on which the next one is needed; None: all.
+#: Given the operands' values so far, returns the rows that need the next operand; None: all.
 Needed: TypeAlias = "Callable[[Sequence[Value]], Value | None]"
 
 
@@ -165,7 +165,7 @@ def until_valid(values: Sequence[Value]) -> Value | None:
 
 
 def chosen(values: Sequence[Value]) -> Value | None:
-    """Return the rows that need the next of: condition, value, condition, value, ..., otherwise."""
+    """Return the rows that need the next operand of ``when``: condition, value, ..., otherwise."""
     at = len(values)
     still = until_true(values[: at - at % 2 : 2])
     if at % 2 == 0:

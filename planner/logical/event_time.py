@@ -138,9 +138,10 @@ def is_start(plan: LogicalNode, expr: Node, *, unmoved: bool = False) -> bool:
 
 
 def distance_us(plan: LogicalNode, expr: Node) -> tuple[int, int] | None:
-    """Return how much later than its event's start a time is, if not null: at least, at most.
+    """Return by how much a time is later than its event's start, if not null: least and most.
 
-    None: the distance is unknown. The times of both sides of an interval join stay near its rows.
+    None: the distance is unknown. After an interval join the distances of both sides' times are
+    still known.
     """
     if is_start(plan, expr, unmoved=True):
         return 0, 0
@@ -189,7 +190,7 @@ def _computed_distance_us(plan: LogicalNode, expr: Call) -> tuple[int, int] | No
 
 
 def rounding_us(kind: pa.DataType) -> tuple[int, int]:
-    """Return how far a time of a type may be from the microsecond that it stands for."""
+    """Return the range of rounding errors of a time of this type, us."""
     return (-_DAY_US, 0) if pa.types.is_date(kind) else _ROUNDED[kind.unit]
 
 

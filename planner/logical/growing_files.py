@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def with_growing_files(query: Query) -> Query:
-    """Return the query with every folder as a log of files; files, items and streams stay.
+    """Return the query with every folder read as a log of files; other sources stay unchanged.
 
     Raises:
         InvalidPlanError: no source can grow, or one cannot be read file by file.
@@ -42,7 +42,7 @@ def with_growing_files(query: Query) -> Query:
 
 
 def with_taken_files(source: Source, rule: TakenFiles) -> Source:
-    """Return the source with another rule for the files that it has read."""
+    """Return the source with this rule for how it remembers the files that it has read."""
     log = source.spec.log
     assert log is not None, source
     return replace(source, spec=replace(source.spec, log=replace(log, taken_files=rule)))

@@ -33,7 +33,7 @@ CALENDAR_CTI_EVERY_US = 900 * 1_000_000
 CHANGES_EVERY_US = 100_000
 #: The most CTIs per ``CHANGES_EVERY_US`` for windows whose length is not a multiple of it.
 _STEPS_OF_CHANGES_MAX = 100
-#: The most CTIs that an offset may add per CTI of windows without one: days begin at any minute.
+#: By how many times an offset may multiply the CTIs: enough for days that begin at any minute.
 _OFFSET_STEPS_MAX = 1_440
 
 
@@ -204,7 +204,7 @@ def grid_us(plan: LogicalNode) -> int:
     """Return the default grid of watermarks (CTIs), us: the common divisor of all clock windows.
 
     It also divides their offsets, which are shifts in the plan, so each window closes as soon as
-    possible. If that needs more than :data:`_OFFSET_STEPS_MAX` CTIs per CTI without offsets, or
+    possible. If the offsets would need more than :data:`_OFFSET_STEPS_MAX` times as many CTIs, or
     there is no window, the grid is coarser.
     """
     nodes = list(topological(plan))

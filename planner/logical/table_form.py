@@ -48,7 +48,7 @@ _ROLES = {VS: "start", VE: "end"}
 
 
 def table_form(plan: LogicalNode, start: str | None, end: str | None) -> TableForm:
-    """Return how events of ``plan`` are written; None omits a column, DEFAULT: its usual name.
+    """Return how events of ``plan`` are written; ``None`` omits a column, DEFAULT keeps its name.
 
     Raises:
         InvalidPlanError: a name is taken, or an omitted column does not follow from the others.
@@ -75,7 +75,7 @@ def table_form(plan: LogicalNode, start: str | None, end: str | None) -> TableFo
 
 
 def side_form(taken: Collection[str]) -> TableForm:
-    """Return how late and bad rows are written; their columns are called ``taken``."""
+    """Return how late and bad rows are written; no time column gets a name in ``taken``."""
     start, end = _NAMES
     while start in taken or end in taken:  # terminates: ``taken`` is finite
         start, end = f"event_{start}", f"event_{end}"

@@ -1,8 +1,8 @@
 """Infers bounds on the time between the rows of a pair from its join condition.
 
-A comparison becomes ``right.vs - left.vs <= us``, or ``>=``. Its sides may be sums of times of both
-rows, durations, and expressions that SQL builds of them: epochs, differences in a unit, truncated
-times. Rounding widens the bound, so that no match is lost; the condition itself is still checked.
+A comparison becomes ``right.vs - left.vs <= us``, or ``>=``. Its sides may be sums of the rows'
+times and durations, or SQL expressions over them: epochs, differences in a unit, truncated times.
+Rounding widens the bound, so that no match is lost; the condition itself is still checked.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def span_of(pairs: IntervalJoin, condition: Node) -> Span:
 
 
 def span_of_keys(keys: Sequence[tuple[LogicalNode, Node]]) -> Span:
-    """Return the bounds that follow if a time of the left side equals one of the right side."""
+    """Return the bounds that follow from an equality of a left and a right time."""
     (lo, hi), (their_lo, their_hi) = (
         _near(distance_us(plan, node), node.type) or (None, None) for plan, node in keys
     )
@@ -197,7 +197,7 @@ def _time(pairs: IntervalJoin, node: Node) -> _Sum | None:
 
 
 def _near(distance: tuple[int, int] | None, kind: pa.DataType | None) -> tuple[int, int] | None:
-    """Return how far a time of a type is from the start of its row."""
+    """Return the distance from the row's start of a time of this type, with rounding errors."""
     if distance is None or kind is None:
         return None
     lo, hi = (0, 0)

@@ -127,7 +127,7 @@ def _shared(order: Sequence[LogicalNode]) -> Shared:
 def share(root: LogicalNode, contents: Contents | None = None) -> LogicalNode:
     """Return the plan with equal subplans merged into one.
 
-    Only nodes of one class over the same inputs can be equal, so only their texts are compared.
+    Only nodes of one class over the same inputs can be equal. Their texts are compared.
     ``contents`` caches the texts of nodes between calls.
     """
     contents = {} if contents is None else contents

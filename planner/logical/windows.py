@@ -67,7 +67,7 @@ class CumulatingWindow:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotWindow:
-    """Windows between neighbouring starts or ends of a key's events."""
+    """Windows between each two neighbouring starts or ends of a key's events."""
 
     def __str__(self) -> str:
         return "snapshot"
@@ -208,7 +208,7 @@ def _periods(length: Duration) -> tuple[int, Unit]:
 
 
 def zone_rules(name: str) -> tuple[bytes, str]:
-    """Return the file of a zone, and the release of its database.
+    """Return the rules of a time zone, as its file has them, and the release of the zone database.
 
     Raises:
         InvalidPlanError: there is no such zone.
@@ -251,7 +251,7 @@ def cumulating(size: Duration, step: Duration, offset: Duration = 0) -> Cumulati
 
 
 def snapshot() -> SnapshotWindow:
-    """Return windows between neighbouring starts or ends of a key's events.
+    """Return windows between each two neighbouring starts or ends of a key's events.
 
     A window has the events that are valid in it; a stretch without events is no window.
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def sources_of_unions(plan: LogicalNode) -> NodeMap[bool]:
-    """Return sources whose rows a union mixes with others: all branches need equal types."""
+    """Return the sources below unions; branches of a union need equal types."""
     mixed: NodeMap[bool] = NodeMap()
     order = topological(plan)
     below: NodeMap[bool] = NodeMap()
@@ -35,7 +35,7 @@ def sources_of_unions(plan: LogicalNode) -> NodeMap[bool]:
 
 
 def decoding(payload: pa.Schema, wanted: pa.Schema) -> Project | None:
-    """Return a projection that decodes columns to the types of ``wanted``; None: none differ."""
+    """Return a projection that decodes columns to the types ``wanted``; None: none is needed."""
     if payload.equals(wanted):
         return None
     assert payload.names == wanted.names, (payload, wanted)

@@ -67,7 +67,7 @@ _NEXT = (
 def waiting_notes(plan: LogicalNode) -> list[str]:
     """Return a line for each step of ``plan`` that may wait for ends for ever."""
     is_endless: NodeMap[bool] = NodeMap()
-    #: Per node: itself or the first node above it that needs the end of a row with the row.
+    #: Per node: itself, or the first node above it, that needs a row's end together with its start.
     reader: NodeMap[LogicalNode] = NodeMap()
     order = topological(plan)
     reader[plan] = plan
@@ -85,7 +85,7 @@ def waiting_notes(plan: LogicalNode) -> list[str]:
 
 
 def _passes(node: LogicalNode) -> bool:
-    """Return whether the node accepts rows when they begin, and needs nothing else."""
+    """Return whether the node accepts each row before its end is known."""
     match node:
         case Filter() | Project():
             return not _reads_ends(node)

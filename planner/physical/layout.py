@@ -1,10 +1,10 @@
 """The layout of stages: the number of vertices, and the keys that each vertex owns.
 
 A stage is *ranged* if it gets its rows by hash: each vertex owns ranges of slots of the key
-(:func:`rstream.items.hashing.slots_of`). A stage that reads a ranged one vertex by vertex is ranged
-too; both are in one group and have one layout. Sources and stages that gather all rows are not
-ranged. ``laid_out`` gives ranged stages other layouts. It changes only the streams into a group,
-inside of it, and out of it.
+(:func:`rstream.items.hashing.slots_of`). If vertex i of a stage reads only vertex i of a ranged
+stage, it is ranged too; both stages are in one group and have one layout. Sources and stages that
+gather all rows are not ranged. ``laid_out`` gives ranged stages other layouts. It changes only the
+streams into a group, inside of it, and out of it.
 """
 
 from __future__ import annotations
@@ -95,12 +95,12 @@ class Stages:
         return [payloads[port] for port in sorted(payloads)]
 
     def places(self, stage: str) -> list[Place]:
-        """Return the operators of a stage, of each shard, with the columns of their ports."""
+        """Return the operators of a stage or of its shards, with the columns of their ports."""
         vertex = self.vertices[stage][0]
         return places_of(replace(vertex, operators=chain_of(vertex)))
 
     def shard_keys(self, stage: str) -> Keys:
-        """Return per port the columns that partition a stage's rows; none: any vertex may get them.
+        """Return per port the columns by which rows are partitioned; empty: in any vertex.
 
         Such a stage keeps no state by key, see :meth:`check`.
         """
@@ -192,7 +192,7 @@ class _Feed:
         return f"{self.up}.{i}--{self.down}.{j}{self.tail}"
 
     def is_stream(self, rest: str) -> bool:
-        """Return whether ``rest``, a name without its writer, is the name of one of its streams."""
+        """Return whether ``rest``, a stream name without the writer, belongs to this edge."""
         return re.fullmatch(rf"{re.escape(self.down)}\.\d+{re.escape(self.tail)}", rest) is not None
 
     def writers(self, j: int, widths: Mapping[str, int]) -> Sequence[int]:
@@ -204,7 +204,7 @@ class _Feed:
         return range(m) if self.routing == "hash" else [i % m]
 
     def inputs(self, plan: PhysicalPlan, j: int, widths: Mapping[str, int]) -> list[InputChannel]:
-        """Return the channels of vertex ``j``, modelled on those of the former first vertex."""
+        """Return the channels of vertex ``j``: those of the former first vertex with new names."""
         stream = self.stream(0, 0)
         like = next(c for v in plan.vertices for c in v.inputs if c.stream == stream)
         streams = [self.stream(i, j) for i in self.writers(j, widths)]
@@ -232,7 +232,7 @@ def _edge(
     widths: Mapping[str, int],
     layouts: Mapping[str, Layout],
 ) -> OutputEdge:
-    """Return an output of vertex ``index``, modelled on one of the template's."""
+    """Return the output of vertex ``index`` that corresponds to an output of the template."""
     stage = template.stage
     if edge.is_sink or edge.side:
         if index == template.index:

@@ -212,7 +212,7 @@ def _physical(lowering: _Lowering, root: str, query: Query) -> PhysicalPlan:
 
 
 class _Flow:
-    """The stages that a node's rows come from, and how the next stage would read them."""
+    """The stages that emit a node's rows, and how the next stage would read them."""
 
     def __init__(
         self, builders: list[StageBuilder], exchange: logical.Exchange | None = None

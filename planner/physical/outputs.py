@@ -70,9 +70,9 @@ class PlanOfOutputs(PhysicalPlan):
 
 
 def numbered(plan: PhysicalPlan, like: PhysicalPlan | None = None) -> PhysicalPlan:
-    """Return the plan with all sink streams of its outputs numbered; known ones keep their numbers.
+    """Number all sink streams of a plan's outputs; streams that ``like`` has keep their numbers.
 
-    ``like``: the plan whose partitions this one continues, if it is another one.
+    ``like``: the plan that this one continues, if any.
     """
     if not isinstance(plan, PlanOfOutputs):
         return plan
@@ -152,7 +152,7 @@ class PlannedOutput:
 
 
 def root_of(query: Query, written: LogicalNode) -> Sink | Sinks:
-    """Return the plan to optimise: its sinks know what readers accept. ``written``: the plan."""
+    """Return the plan to optimise: each sink knows whether its readers accept edges."""
     plans = sinks_of(written)
     sinks = tuple(
         replace(plan, changes=plan.changes or part.takes_changes, keys=part.delivered_keys)

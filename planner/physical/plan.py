@@ -62,7 +62,7 @@ class StageCost:
 
     rows_in: float
     rows_out: float
-    #: Event time that the input covers, s.
+    #: The span of event time of the input, s.
     span_s: float
     bytes_out: float
     #: State of all vertices together at an instant, bytes.
@@ -109,7 +109,7 @@ class Stage:
     schema: pa.Schema
     is_sink: bool = False
     cost: StageCost | None = None
-    #: How its vertices are recovered, and why so.
+    #: How its vertices are recovered, and the reason.
     recovery: Recovery | None = None
     why_recovery: str = ""
 
@@ -139,7 +139,7 @@ class PhysicalPlan:
     changes: TableForm | None = None
     #: Which rows of the result are in one partition.
     partitioning: Partitioning = UNKNOWN
-    #: By stage, if a rescale left another layout than one range of keys per vertex.
+    #: By stage, if a rescale has left vertices with other than one range of keys.
     layouts: tuple[tuple[str, Layout], ...] = ()
 
     @property

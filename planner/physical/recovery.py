@@ -85,7 +85,7 @@ def with_recovery(
 
 
 def further(one: Recovery, other: Recovery) -> Recovery:
-    """Return the recovery whose state reaches back further."""
+    """Return the recovery with the longer horizon."""
     if one.horizon_us is None or other.horizon_us is None:
         return one if one.horizon_us is None else other
     return one if one.horizon_us > other.horizon_us else other
@@ -261,5 +261,5 @@ def _durable(vertex: VertexSpec) -> VertexSpec:
 
 
 def _flushed(end: End) -> End:
-    """Flush an end that was in memory only, off the critical path."""
+    """Make a stream flushed (asynchronously) that was in memory only."""
     return replace(end, durability="async") if end.durability == "volatile" else end

@@ -49,8 +49,8 @@ def add_costs(builders: Sequence[StageBuilder], estimates: NodeMap[Estimate]) ->
 def widths(builders: Sequence[StageBuilder]) -> dict[int, int]:
     """Return the number of vertices for each number of stage.
 
-    Stages that read each other vertex by vertex must agree on the vertex of a key, so they all get
-    the greatest number that one of them needs.
+    If vertex i of a stage reads only vertex i of another one, both stages need the same number of
+    vertices: the greater of their numbers.
     """
     group = {builder.number: builder.number for builder in builders}
     for builder in builders:

@@ -1,4 +1,4 @@
-"""Layouts: which vertices of a stage own which slots of the key."""
+"""Layouts: which vertex of a stage owns which slots (hash values) of the key."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def plain(n: int) -> Layout:
 
 
 def laid(vertices: int, owners: Sequence[int], bounds: Sequence[int]) -> Layout:
-    """Return the layout with these bounds, in one form, so that equal layouts compare as equal."""
+    """Return the layout with these bounds, in a normal form that makes equal layouts equal."""
     assert len(owners) == len(bounds) + 1, (owners, bounds)
     starts = () if tuple(bounds) == equal_bounds(len(owners)) else tuple(bounds)
     return Layout(vertices, tuple(owners), starts)

@@ -118,7 +118,7 @@ class StageBuilder:
     def logical_schema(self) -> pa.Schema:
         """The payload in the logical plan's types, without dictionaries that only carry text.
 
-        A stage without nodes only joins sources, whose text is then plain.
+        A stage without nodes only merges sources, whose text is then plain.
         """
         if not self.nodes or not has_dictionaries(self.payload):
             return self.payload

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 def stateless_spec(
     node: logical.Filter | logical.Project | logical.Explode, payload: pa.Schema
 ) -> OperatorSpec:
-    """Return the operator of a stateless node; plain columns are passed by name, not computed.
+    """Return the operator of a stateless node; plain columns are copied, not computed.
 
-    ``payload``: the input columns; some may be carried as dictionaries.
+    ``payload``: the input columns; some may be dictionary-encoded.
     """
     given = zip(payload, node.input.schema, strict=True)
     carried = {f.name for f, plain in given if not f.type.equals(plain.type)}
@@ -170,7 +170,7 @@ def _from_its_beginning(source: SourcePartition | None) -> SourcePartition | Non
 
 
 def _early_filter(source: SourcePartition | None) -> list[OperatorSpec]:
-    """Return a filter inside of the source as an operator, with which the vertex is hashed."""
+    """Return the filter in the source as an operator, for the hash of the vertex."""
     if source is None or source.spec.keep is None:
         return []
     return [Filter(source.spec.keep, is_total=True)]

@@ -1,4 +1,4 @@
-"""Collects the SELECT and INSERT INTO statements of a text: they make a Stream, or one job.
+"""Collects the SELECT and INSERT INTO statements of a text, which make a Stream or one job.
 
 Several INSERT INTO, in a statement set or one after the other, are one job with an output for each
 target. Two INSERT INTO with the same target are their UNION ALL.
@@ -122,7 +122,7 @@ def _is_same_target(one: exp.Expr, other: exp.Expr) -> bool:
 
 
 def _is_plain(insert: exp.Expr) -> bool:
-    """Return whether an INSERT has only a target, and a query that UNION ALL can have."""
+    """Return whether an INSERT is only a target and a query that UNION ALL accepts."""
     query = insert.expression
     others = [part for name, part in insert.args.items() if name not in ("this", "expression")]
     others += [query.args.get(part) for part in ("order", "limit", "offset", "with_")]

@@ -101,7 +101,7 @@ def tell(
     declared: Mapping[str, Declaration],
     answer: Callable[[exp.Expr], Query | Stream],
 ) -> str | None:
-    """Run a statement such as SET, SHOW or EXPLAIN.
+    """Run a client statement such as SET, SHOW or EXPLAIN.
 
     Returns:
         The session's time zone if the statement sets it.

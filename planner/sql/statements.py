@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 #: Kinds of CREATE with options, kinds that name a SELECT, and the texts for messages.
 _TABLES = ("STREAM", "SOURCE", "TABLE", "SINK")
 _QUERIES = ("STREAM", "VIEW", "TABLE")
-#: Options of other engines' CREATE ... AS SELECT about storage; they have no effect here.
+#: Storage options of other engines' CREATE ... AS SELECT; they have no effect here.
 _WITHOUT_EFFECT = (
     *("comment of", "partitions", "replicas", "value_format", "key_format", "format"),
     *("freshness", "refresh_mode", "partitioned by"),

@@ -46,7 +46,7 @@ class LaneKind:
     suffixes: Callable[[pa.DataType], tuple[str, ...]] = lambda _: ()
     #: Given the lane's type: the ufunc that merges two lanes exactly and in any order, or None.
     fold: Callable[[pa.DataType], np.ufunc | None] = lambda _: None
-    #: Whether row order matters only among rows of equal ``vs``, even without ``fold``.
+    #: Whether row order matters only among rows of equal ``vs``.
     is_order_free: bool = False
     #: Whether merged lanes can be merged again: they have this kind and no redundant entries.
     merges_again: bool = True

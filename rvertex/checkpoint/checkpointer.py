@@ -161,7 +161,8 @@ class Checkpointer:
         self._count = self._failures = 0
         self._last_positions = positions
         self._is_requested = self._is_closed = False
-        #: No checkpoint is due by time or input: another one would delay the last one.
+        #: Whether only requests start a checkpoint: any other one would delay the last one of a
+        #: job.
         self.only_requested = False
         self._pending: _Pending | None = None
 

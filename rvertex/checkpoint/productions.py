@@ -115,7 +115,7 @@ class Productions:
         )
         return self._written
 
-    #: See :class:`Checkpointer`. Here it changes nothing: an announcement takes no time.
+    #: See :class:`Checkpointer`. It has no effect here, since an announcement takes no time.
     only_requested = False
 
     def request(self) -> None:

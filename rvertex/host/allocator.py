@@ -65,7 +65,7 @@ class LargeSteps:
     def is_due(self, put_out: Iterable[pa.RecordBatch], spilled_bytes: int) -> bool:
         """Return whether to release memory now, after a step.
 
-        ``put_out`` is the output of the step; an array that it repeats counts once.
+        ``put_out`` is the output of the step; an array that occurs several times in it counts once.
         ``spilled_bytes`` is what the host has spilled in total so far.
         """
         batches = {id(batch): batch for batch in put_out}

@@ -1,4 +1,4 @@
-"""Builds aggregations: checks the functions per group, and computes their arguments."""
+"""Builds the plans of aggregations: checks the functions, and adds columns for their arguments."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _above(
 ) -> WindowAgg | DataWindowAgg | Lifetime | CalendarStep:
     """Return the aggregation of ``plan`` by key and window.
 
-    For an offset, events are shifted back by it, and results forward again.
+    If the windows have an offset, events are shifted back by it, and results forward again.
     """
     points = plan.is_point
     if isinstance(window, CalendarWindow):
@@ -170,7 +170,7 @@ def _cumulated(
     window: CumulatingWindow,
     aggregates: tuple[Aggregate, ...],
 ) -> Lifetime:
-    """Extend each event to the end of its window of ``size``: it counts in all later steps."""
+    """Extend each event to the end of its window of ``size``: all later steps include it."""
     size, step = window.size_us, window.step_us
     plan = Lifetime(plan, Shift(-window.offset_us)) if window.offset_us else plan
     if not plan.is_point:

@@ -3,7 +3,8 @@
 An early result of a key and window is valid from one row in the window to the next, or to the
 window's end. The final result is valid from the window's end on, for ever. Both have columns for
 the bounds of the window, and whether they are final. The plan is a union of existing nodes: the
-windows themselves, and a session per key and window over rows that are valid until its end.
+windows themselves, and a session per key and window, whose rows are extended to the end of the
+window.
 """
 
 from __future__ import annotations

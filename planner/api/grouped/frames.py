@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from planner.expressions.nodes import Node
     from planner.logical.nodes import Aggregate
 
-#: The type of the streams that the methods return: a class that inherits from those here.
+#: The type of the streams that the methods return: a subclass of the classes in this module.
 MadeStream = TypeVar("MadeStream")
 ROWS_MAX = 1_000_000
 
@@ -56,7 +56,7 @@ def frame_of(rows: int | None, period: Duration | None) -> RowFrame:
 
 
 class Frames(Generic[MadeStream]):
-    """A stream by key with a frame per row; the columns over the frames come next."""
+    """A stream by key with a frame per row; ``with_columns`` adds columns over the frames."""
 
     __slots__ = ()
     plan: LogicalNode

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def first_rows(
     orders: Sequence[Expr], row: Callable[[pa.Schema], Mapping[str, Expr]], where: Expr | None
 ) -> Made:
-    """Return the function that builds the column of ``top_rows``; null: do not count the row."""
+    """Return the function that builds the input column of ``top_rows``; null: skip the row."""
 
     def made(schema: pa.Schema) -> Expr:
         fields = row(schema)
@@ -35,7 +35,7 @@ def first_rows(
 def listed_values(
     value: Expr, orders: Sequence[Expr], where: Expr | None, *, is_distinct: bool
 ) -> Made:
-    """Return the function that builds the column of ``listed``.
+    """Return the function that builds the input column of ``listed``.
 
     Raises:
         InvalidPlanError: the order of distinct values depends on more than the values.

@@ -1,4 +1,4 @@
-"""Builds the first rows of an order, and the order of rows that start together."""
+"""Builds the plans of ``top``, ``limit`` and ``sort``."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def first_rows(
     """Return the rows in the lists of ``top`` by key and window, with their ranks.
 
     Without a window the lists hold the first rows at each instant. A row is valid while it is among
-    them. The ranking emits its lifetime in pieces, so pieces that touch are merged. A number
-    distinguishes equal rows.
+    them. The ranking emits the lifetime of a row in pieces, and pieces that touch are merged. A
+    number is added to distinguish equal rows.
     """
     if place is not None and place in below.schema.names:
         raise InvalidPlanError(f"top(place={place!r}): there is already a column of that name")
@@ -96,7 +96,7 @@ def sorted_together(below: LogicalNode, by: Sequence[OrderLike]) -> LogicalNode:
 
 
 def ordered(below: LogicalNode, by: Sequence[OrderLike], keys: tuple[str, ...] = ()) -> Sorted:
-    """Sort rows that start together, by columns that are added if ``by`` has expressions.
+    """Sort rows that start together; expressions in ``by`` become additional columns.
 
     Only the order of rows with equal ``keys`` is defined.
     """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from planner.logical.nodes import LogicalNode
     from planner.logical.windows import AnyWindow
 
-#: The type of the streams that the methods return: a class that inherits from those here.
+#: The type of the streams that the methods return: a subclass of the classes in this module.
 MadeStream = TypeVar("MadeStream")
 #: The type of the streams that ``rolling`` returns, whose rows have frames.
 MadeFrames = TypeVar("MadeFrames")

@@ -59,8 +59,8 @@ class FileInputs:
         A row is bad if its time cannot be read, if a value does not fit its column's type, if a
         required value is missing, or (CSV, JSON) if it cannot be parsed. ``on_bad_row="fail"``
         raises an error that names file, row, column and value. ``"skip"`` counts the row and drops
-        it. ``"dead_letter"`` counts it and keeps it with these four and the reason
-        (:func:`jobmanager.read_dead_letters` returns them).
+        it. ``"dead_letter"`` counts it and keeps it with file, row, column, value and reason
+        (:func:`jobmanager.read_dead_letters` returns such rows).
 
         ``max_ahead="1h"``: a row that starts more than an hour after now is bad, too; in a folder
         that grows, more than an hour after it is read. Without the limit, one row with a time in
@@ -68,10 +68,10 @@ class FileInputs:
 
         ``follow=True``: the folder grows, and the job reads each new file once, when it is
         complete. It lists the folder every ``poll_every``. It needs an explicit ``delay``.
-        ``partitions`` read different files at the same time. A partition that got no file for
-        ``idle_after`` stops delaying the others. It promises the time that the others have reached
-        (``idle="follow"``), or the wall clock less the delay (``"clock"``), or nothing, and delays
-        them (``"wait"``).
+        ``partitions`` read different files at the same time. ``idle`` is the watermark of a
+        partition that got no file for ``idle_after``: it follows the other partitions
+        (``"follow"``) or the wall clock less the delay (``"clock"``), or it stays and so delays the
+        result (``"wait"``).
         """
         return cls(file_source("parquet", path, given))
 

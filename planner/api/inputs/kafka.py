@@ -236,7 +236,7 @@ def _check(topic: str, given: KafkaOptions) -> None:
 
 
 def _check_key(topic: str, given: KafkaOptions, values: pa.Schema) -> None:
-    """Check what a topic needs whose messages change a table.
+    """Check the options of a topic whose messages change the rows of a table.
 
     Raises:
         InvalidPlanError: the key, its format or its times are missing or wrong.
@@ -275,7 +275,7 @@ def _check_choice(what: str, value: object, allowed: Sequence[str]) -> None:
 
 
 def _values(topic: str, given: KafkaOptions) -> tuple[pa.Schema, str]:
-    """Return the columns of values, and their Avro schema if one was given."""
+    """Return the columns of message values, and their Avro schema if one was given."""
     avro_schema = ""
     is_avro = given.format in ("avro", "debezium-avro")
     if is_avro and (

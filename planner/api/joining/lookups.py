@@ -70,7 +70,7 @@ def call_once_spec(
 
 
 def _called(function: Any, schema: SchemaLike, what: str) -> tuple[UserCode, pa.Schema]:
-    """Check a function that may read or change the world; return it and the columns it returns."""
+    """Check a function that may have outside effects; return it and its result columns."""
     if not callable(function):
         raise InvalidPlanError(f"{what}() takes a function, not {function!r}")
     name = name_of(function)

@@ -1,4 +1,4 @@
-"""Builds joins, as-of joins and clips, and explodes, which join rows with their own lists.
+"""Builds the plans of joins, as-of joins, clips and explodes.
 
 Keys are paired and cast to common types, and output columns get their names.
 """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from planner.logical.nodes import Aggregate
 
 
-#: Keeps the rows with a value in a list of structs.
+#: SQL that keeps the structs of a list whose field ``x`` is not null.
 _OF_VALID = "filter({}, row -> row.x is not null)"
 
 
@@ -138,7 +138,7 @@ def _of_user(wanted: Wanted) -> Take:
     return Take({wanted.name: pairs}, f"{user_function(wanted.index)}({values})")
 
 
-#: By the name of a function: the column per group, and the result from it.
+#: By aggregate function: returns the SQL of its column per group, and of the result.
 WRITERS: dict[str, Callable[[Wanted], Take]] = {
     "count": lambda wanted: wanted.take("count({})"),
     "sum": _added,
@@ -194,7 +194,7 @@ def register(session: Any, index: int, aggregate: Aggregate, schema: pa.Schema) 
 
 
 def take_of(aggregate: Aggregate, index: int, below: Frame) -> Take:
-    """Return the ``index``-th aggregate of rows ``below``."""
+    """Return the SQL of the aggregate with number ``index`` over the rows ``below``."""
     if aggregate.column is None:
         name = f"a{index}"
         return Take({name: "count(1)"}, name)

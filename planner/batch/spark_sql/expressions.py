@@ -105,7 +105,7 @@ def _is_in(call: Call, a: str) -> str:
 
 
 def _until(operator: str, decisive: str) -> Writer:
-    """Return the writer of ``and`` or ``or``; the right side is skipped if the left one decides."""
+    """Return what writes ``and`` or ``or``; the right side is skipped if the left one decides."""
 
     def write(call: Call, a: str, b: str) -> str:
         if not may_fail(call.args[1]):
@@ -145,7 +145,7 @@ def _struct(call: Call, *args: str) -> str:
     return f"named_struct({', '.join(f'{text(name)}, {value}' for name, value in pairs)})"
 
 
-#: The writer of each function in :data:`planner.expressions.functions.FUNCTIONS`.
+#: Writes SQL for each function in :data:`planner.expressions.functions.FUNCTIONS`.
 WRITERS: dict[str, Writer] = {
     **ARITHMETIC,
     **MORE,

@@ -27,17 +27,17 @@ _JAVA_CODES = {
 
 
 def plain(function: str) -> Writer:
-    """Return the writer of a function that Spark has under this name, with the same meaning."""
+    """Write the call of a Spark function that has this name and the same meaning."""
     return lambda _call, *args: f"{function}({', '.join(args)})"
 
 
 def as_result(function: str) -> Writer:
-    """Return the writer of a Spark function whose result is cast to the stream's type."""
+    """Write the call of a Spark function; cast the result to the type that streams have."""
     return lambda call, *args: f"cast({function}({', '.join(args)}) as {spark_type(call)})"
 
 
 def part(function: str) -> Writer:
-    """Return the writer of a part of a time."""
+    """Return the function that writes a part of a time."""
     return lambda _call, a: f"cast({function}(timestamp_micros({a})) as bigint)"
 
 
@@ -52,7 +52,7 @@ def _of_some(function: str) -> Writer:
 
 
 def _logarithm(function: str) -> Writer:
-    """Return the writer of a logarithm, with the cases in which Spark's is null: 0 and below."""
+    """Write a logarithm, with the cases in which Spark returns null: 0 and below."""
 
     def ieee(x: str) -> str:
         return (

@@ -133,7 +133,7 @@ def listed_by_order(wanted: Wanted) -> Take:
 def _in_order(
     wanted: Wanted, ways: Ways, value: str, made: Callable[[str], str], *, latest: bool = False
 ) -> Take:
-    """Apply ``made`` to the list of counted rows ``x``, sorted by ``ways``, time and place.
+    """Apply ``made`` to the list of rows ``x``, sorted by keys (``ways``), time and place.
 
     Without places, rows that are equal in all fields except ``value`` have no order.
     """

@@ -24,7 +24,7 @@ class Take:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An aggregate of column ``source`` of ``below``; ``index`` is its number."""
+    """An aggregate over column ``source`` of the rows ``below``; ``index`` is its number."""
 
     source: str
     aggregate: Aggregate
@@ -59,7 +59,7 @@ class Wanted:
         return f"{self.function}({self.source})"
 
     def take(self, partial: str, result: str = "{}") -> Take:
-        """Make a Take: ``partial`` has a slot for the column, ``result`` for :attr:`name`."""
+        """Make a Take: fill the column into ``partial``, and :attr:`name` into ``result``."""
         argument = self.aggregate.argument
         made = partial.format(self.column, argument=argument)
         return Take({self.name: made}, result.format(self.name, argument=argument))

@@ -25,10 +25,11 @@ def over(keys: Sequence[str], more: str = "") -> str:
 
 
 def islands(keys: Sequence[str], until: str, *, touch: bool) -> tuple[list[str], ...]:
-    """Return steps that add the activity of keys, whose events are active up to ``until``.
+    """Return steps that add islands: times in which a key always has an active event.
 
-    ``_running`` is the end of the activity so far, ``_island`` its start. ``touch``: an event that
-    starts exactly at the end belongs to it.
+    An event is active from its start to ``until``. ``_island`` is the start of an event's island,
+    ``_running`` the island's end so far. ``touch``: an event that starts exactly at an island's end
+    belongs to it.
     """
     upto = f"order by {VS} range between unbounded preceding and"
     before, now = over(keys, f"{upto} 1 preceding"), over(keys, f"{upto} current row")
@@ -50,7 +51,7 @@ def cuts(longest_us: int) -> str:
 
 
 def session_start(keys: Sequence[str]) -> str:
-    """Return SQL for the start of each event's session; ``_cut``: the start of one, else null."""
+    """Return SQL for the start of each event's session; ``_cut`` is null within a session."""
     until = f"order by {VS} range between unbounded preceding and current row"
     return f"max(_cut) {over(keys, until)}"
 

@@ -1,8 +1,8 @@
 """Computes the last finite CTI (watermark) of each stream of a plan, which ``ctx.at_end`` needs.
 
 The rows of a source decide its last CTI, on the grid of the plan. After that, each node's CTI
-follows from those of its inputs: operators that hold CTIs back pass them in the end if timers
-follow.
+follows from those of its inputs: operators in front of timers forward every CTI that they hold
+back, in the end.
 """
 
 from __future__ import annotations

@@ -90,12 +90,12 @@ def moved(time: str, duration: int) -> str:
 
 
 def lasting(time: str, duration: int) -> str:
-    """Return SQL for the end of a lifetime of a length from a time on; INF_TIME means for ever."""
+    """Return SQL for the end of a lifetime with this start and length; INF_TIME means for ever."""
     return integer(INF_TIME) if duration == INF_TIME else moved(time, duration)
 
 
 def gaps(cover: str) -> str:
-    """Return SQL for the parts of ``[_vs, _ve)`` outside ``cover``, sorted structs ``s, e``."""
+    """Return SQL for the parts of ``[_vs, _ve)`` outside ``cover``: sorted structs ``(s, e)``."""
     ends = f"array_max(transform(slice({cover}, 1, i), part -> part.e))"
     start = f"if(i = 0, {VS}, {ends})"
     end = f"if(i = size({cover}), {VE}, {cover}[i].s)"

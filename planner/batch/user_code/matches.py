@@ -113,7 +113,7 @@ class _Key:
     def _row(
         self, leaves: dict[int, Leaf], start: int, mapped: Mapped, end: int, match: int
     ) -> pa.RecordBatch:
-        """Return one row: the values of ``leaves`` over the first ``end`` rows of a match."""
+        """Return the row values ``leaves`` of expressions over a match's first ``end`` rows."""
         made: dict[str, pa.Array] = {}
         for i, leaf in leaves.items():
             upto = len(mapped) if leaf.is_final else end

@@ -36,7 +36,7 @@ class Operand(Protocol):
     def node(self) -> Node: ...
 
 
-#: Options that may differ from row to row.
+#: Types of options that may differ from row to row.
 Text: TypeAlias = str | Operand
 Whole: TypeAlias = int | Operand
 #: From the name of an option's type to the plain Python type of its values.

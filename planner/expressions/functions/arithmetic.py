@@ -214,7 +214,7 @@ def _dense(value: Value) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _resolve_same(call: Call) -> Node | None:
-    """Resolve a function of one number with a result of the same type; integers become int64."""
+    """Set the types of a function of one number: the result has its type; integers become int64."""
     t = plain(arg_types(call)[0])
     if pa.types.is_null(t):
         t = _INTEGER

@@ -42,7 +42,7 @@ POSITION, ELEMENT = "position", "element"
 
 
 def _compared(call: Call, kind: pa.DataType, result: pa.DataType) -> Node | None:
-    """Resolve a lookup in keys or elements of type ``kind``, with a result of type ``result``.
+    """Set the types of a lookup in keys or elements of type ``kind`` with this result type.
 
     The key to look up, and the keys, are converted to the type in which ``==`` compares them. So
     1.5 matches neither of the keys 1 and 2.

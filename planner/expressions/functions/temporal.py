@@ -30,7 +30,7 @@ def with_time(call: Call) -> Call:
 
 
 def resolve_part(call: Call) -> Node | None:
-    """Resolve a function from a time to a number."""
+    """Check that the argument is a time, and set the result type: a number."""
     call = with_time(call)
     if not (is_time(arg_types(call)[0]) or pa.types.is_null(arg_types(call)[0])):
         return None
@@ -38,7 +38,7 @@ def resolve_part(call: Call) -> Node | None:
 
 
 def resolve_truncate(call: Call) -> Node | None:
-    """Resolve a function from a time to a time."""
+    """Check that the argument is a time, and set the result type: a time."""
     call = with_time(call)
     kind = arg_types(call)[0]
     if not is_time(kind):

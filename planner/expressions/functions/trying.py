@@ -1,7 +1,7 @@
 """``try_cast``: like a cast, but null where the cast fails.
 
-The distinct values of a batch are converted at once. If that fails, they are halved until each
-failing value is alone; texts without the form of the type are left out before.
+The distinct values of a batch are converted at once, without texts that do not have the form of the
+type. If that fails, the values are halved until each failing value is alone.
 """
 
 from __future__ import annotations

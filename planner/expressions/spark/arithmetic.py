@@ -43,7 +43,7 @@ def is_float(node: Node) -> bool:
 
 
 def _arithmetic(operator: str, function: str) -> Writer:
-    """Return a writer; ``function``: Spark's variant that returns null on overflow."""
+    """Return a function that writes SQL; ``function``: Spark's that returns null on overflow."""
 
     def write(call: Call, a: str, b: str) -> str:
         if pa.types.is_decimal(call.type):
@@ -176,7 +176,7 @@ def _ceil(call: Call, a: str) -> str:
 
 
 def _round(call: Call, a: str) -> str:
-    """Return SQL that scales, rounds and scales back: by a double's value, not its digits."""
+    """Return SQL that scales, rounds and scales back: by the value of a double, not its digits."""
     digits = call.option("digits")
     if pa.types.is_integer(call.type) and digits >= 0:
         return a

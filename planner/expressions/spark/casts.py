@@ -31,7 +31,7 @@ def failure(message: str) -> str:
 
 
 def _wrong(shown: str | None, reason: str) -> str:
-    """Return SQL for a value that does not fit: an error, or null if ``shown`` is None."""
+    """Return SQL for the case that a value does not fit: an error, or null if ``shown`` is None."""
     return "null" if shown is None else failure(f"cannot evaluate {shown}: {reason}")
 
 

@@ -1,4 +1,4 @@
-"""Writes a value that an expression uses several times only once.
+"""Writes SQL in which an expression that is used several times occurs once.
 
 Spark SQL has no ``let``; a lambda over an array of one value replaces it. So the size of the text
 is linear in the size of the expression tree.
@@ -22,7 +22,7 @@ _depth: ContextVar[int] = ContextVar("depth", default=0)
 
 
 def let(sql: str, body: Callable[[str], str]) -> str:
-    """Return ``body`` of the value of ``sql``, which is evaluated once."""
+    """Return the SQL of ``body`` with ``sql`` as its argument, which is evaluated once."""
     if _SIMPLE.fullmatch(sql):
         return body(sql)
     token = _depth.set(_depth.get() + 1)
@@ -34,5 +34,5 @@ def let(sql: str, body: Callable[[str], str]) -> str:
 
 
 def let2(left: str, right: str, body: Callable[[str, str], str]) -> str:
-    """Return ``body`` of two values, which are evaluated once."""
+    """Return the SQL of ``body`` with two arguments, each evaluated once."""
     return let(left, lambda a: let(right, lambda b: body(a, b)))

@@ -135,13 +135,13 @@ class WindowAgg(_Grouped):
     #: Whether the input's events are points: then windows may share partial results (panes).
     points: bool
     phase: Phase = "complete"
-    #: Whether the input's rows are emitted when they begin, and their ends later.
+    #: Whether the input has start edges and end edges (:mod:`rstream.items.edges`).
     edges: bool = False
     label: str = ""
     schema: pa.Schema = field(init=False)
 
     def operator(self) -> WindowAggregate | PartialAggregate | FinalAggregate | EdgeWindows:
-        """Return the operator that computes it; it also knows the output's types."""
+        """Return the operator of this node; it also has the output's types."""
         specs = tuple(a.spec for a in self.aggregates)
         if self.edges:
             return EdgeWindows(self.keys, self.size_us, self.every_us, specs)
@@ -203,11 +203,11 @@ class DataWindowAgg(_Grouped):
     pane_us: int = 0
     #: Whether the input's events never end; only snapshots use this.
     endless: bool = False
-    #: Whether rows are emitted when they begin, and their ends later; only for snapshots and
-    #: running sessions.
+    #: Whether it emits start edges and end edges (:mod:`rstream.items.edges`); only for snapshots
+    #: and running sessions.
     edges: bool = False
-    #: Whether, with edges, each change of a key ends its result and begins another, even an equal
-    #: one.
+    #: Whether, with edges, each change of a key ends its result and begins a new one, even if the
+    #: values are equal.
     renews: bool = False
     label: str = ""
     schema: pa.Schema = field(init=False)
@@ -230,7 +230,7 @@ class DataWindowAgg(_Grouped):
         return self.endless and all(a.spec.can_run for a in self.aggregates)
 
     def operator(self) -> DataWindowOperator:
-        """Return the operator that computes it; it also knows the output's types."""
+        """Return the operator of this node; it also has the output's types."""
         specs = tuple(a.spec for a in self.aggregates)
         match self.window:
             case SessionWindow() if self.phase == "partial":

@@ -89,7 +89,7 @@ def keyed(
     pairs: list[tuple[str, str]],
     kept: tuple[bool, bool],
 ) -> Partitioning:
-    """Return the partitioning by ``pairs`` of keys; ``kept``: whether every row has that side."""
+    """Return the partitioning by ``pairs`` of keys; ``kept``: whether every row has each side."""
     keys: list[frozenset[str]] = []
     for left, right in pairs:
         wanted = [key for key, is_kept in zip(_sides(left, right), kept, strict=True) if is_kept]
@@ -120,7 +120,7 @@ class Join(SideBySide):
     where: Node | None = None
     #: The columns that ``where`` reads, as in ``columns``.
     reads: tuple[tuple[Side, str, str], ...] = ()
-    #: Whether rows are emitted when they begin, and their ends later (:mod:`rstream.items.edges`).
+    #: Whether it emits start edges and end edges (:mod:`rstream.items.edges`).
     edges: bool = False
     schema: pa.Schema = field(init=False)
 
@@ -220,7 +220,7 @@ class Clip(TwoSided):
     left_on: tuple[str, ...]
     right_on: tuple[str, ...]
     label: str = ""
-    #: Whether rows are emitted when they begin, and their ends later.
+    #: Whether it emits start edges and end edges (:mod:`rstream.items.edges`).
     edges: bool = False
 
     @property
@@ -261,7 +261,7 @@ class AsOf(SideBySide):
     tolerance_us: int | None
     how: AsOfKind
     label: str = ""
-    #: Whether left rows are emitted when they begin, and their ends later.
+    #: Whether left rows have start edges and end edges (:mod:`rstream.items.edges`).
     edges: bool = False
     schema: pa.Schema = field(init=False)
 

@@ -56,8 +56,8 @@ class Lifetime(SameRows):
 
     change: LifetimeChange
     label: str = ""
-    #: Whether rows are emitted when they begin, and their ends later. A chop reads such rows, but
-    #: emits rows with their ends.
+    #: Whether it emits start edges and end edges (:mod:`rstream.items.edges`). A chop only reads
+    #: them: it emits whole lifetimes.
     edges: bool = False
 
     def operator(self) -> LifetimeChange | EdgeChop | EdgeExtend:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rvertex.operators.protocol import OperatorSpec
     from rvertex.user_code.code import UserCode
 
-#: Columns of an input: rows that are equal in them need one vertex. None: any vertex will do.
+#: Columns of an input: rows that are equal in them must be in one vertex. None: in any vertex.
 InputKeys = tuple[str, ...] | None
 
 
@@ -62,13 +62,13 @@ class LogicalNode(ABC):
         """Return the columns of each input that are read to compute the columns ``wanted``."""
 
     def narrowed(self, inputs: tuple[LogicalNode, ...], wanted: Set[str]) -> LogicalNode:
-        """Return the node above ``inputs``, without work for columns that are not ``wanted``."""
+        """Copy the node with these inputs and without work for columns that are not ``wanted``."""
         del wanted
         return self.with_inputs(inputs)
 
     @property
     def input_keys(self) -> tuple[InputKeys, ...]:
-        """The columns of each input by which equal rows must be in one vertex."""
+        """For each input the columns whose equal values must meet in one vertex."""
         return (None,) * len(self.inputs)
 
     @property
@@ -152,10 +152,10 @@ class Step(OneInput):
 
 
 def with_edges(edges: bool) -> str:
-    """Return the text in a node's line for rows that are emitted when they begin."""
+    """Return the text in a node's line if it emits start edges and end edges."""
     return ", rows at once" if edges else ""
 
 
 def same_partitioning(node: OneInput, columns: Set[str]) -> Partitioning:
-    """Return the partitioning of ``node``, which passes ``columns`` of its input on unchanged."""
+    """Return the partitioning of ``node``, which copies ``columns`` of its input unchanged."""
     return node.input.partitioning.through({name: frozenset([name]) for name in columns})

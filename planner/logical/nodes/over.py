@@ -25,8 +25,8 @@ class Over(Step):
     """Adds to each row aggregates over rows of its key, from ``first`` to ``last`` before it.
 
     If ``rows`` is true these are numbers of rows, else microseconds. ``first`` None: the frame
-    begins with the key's first row. It ends with the rows that have the row's start and are equal
-    in ``peers``, the columns that order rows with the same start.
+    begins with the key's first row. It ends with the peers of its last row: rows with the same
+    start and equal ``peers`` columns.
     """
 
     keys: tuple[str, ...]
@@ -36,7 +36,7 @@ class Over(Step):
     aggregates: tuple[Aggregate, ...]
     label: str = ""
     peers: tuple[str, ...] = ()
-    #: Whether rows come when they begin, and their ends later.
+    #: Whether the input has start edges and end edges (:mod:`rstream.items.edges`).
     edges: bool = False
     schema: pa.Schema = field(init=False)
 

@@ -1,7 +1,8 @@
 """Partitionings: which columns decide the vertex that a row is in.
 
-A hash of columns decides it. A *partitioning* lists, for each hashed column, the names that it has
-now. Rows that are equal in all hashed columns are in one vertex.
+A hash of some columns decides the vertex, so rows that are equal in all hashed columns are in one
+vertex. Steps may rename or copy a column. A *partitioning* lists the present names of each hashed
+column.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """Per hashed column its names now. ``keys`` None: unknown. Empty: all rows in one vertex."""
+    """For each hashed column its present names. None: unknown. Empty: all rows in one vertex."""
 
     keys: tuple[frozenset[str], ...] | None
 
@@ -28,7 +29,7 @@ class Partitioning:
         return self.keys is not None and all(names & set(group) for names in self.keys)
 
     def positions(self, keys: tuple[str, ...]) -> tuple[int, ...] | None:
-        """Return which of ``keys``, in which order, decide a row's vertex; None: others do."""
+        """Return the positions in ``keys`` of the hashed columns; None: a column is missing."""
         if not self.keys:
             return None
         positions = [[i for i, key in enumerate(keys) if key in names] for names in self.keys]

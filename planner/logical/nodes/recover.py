@@ -16,7 +16,7 @@ REPLICAS_MAX = 8
 
 @dataclass(frozen=True, slots=True)
 class RecoveryChoice:
-    """A strategy; ``replicas``: instances at work at any time, 1 except for replication."""
+    """A strategy; ``replicas``: instances that run at the same time, 1 except for replication."""
 
     strategy: Choice
     replicas: int = 1

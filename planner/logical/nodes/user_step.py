@@ -93,7 +93,7 @@ def code_of(spec: UserSpec) -> UserCode:
 
 
 def lettered(step: UserStep, taken: set[str]) -> UserSpec:
-    """Give an operator an unused folder for dead letters, and add its name to ``taken``."""
+    """Give an operator an unused folder for its dead letters, and add the folder to ``taken``."""
     if step.spec.on_error != "dead_letter":
         return step.spec
     base = re.sub(r"[^\w.-]+", "", step.label or step.code.name).strip(".") or "code"

@@ -1,9 +1,9 @@
-"""Exchange rows once, by the common keys, where two stages would exchange them by nested keys.
+"""Exchange rows once, if one stage needs them by (a, b) and a later stage by a.
 
-Suppose an aggregate by (a, b) is then grouped, stitched or joined by a. If its rows are exchanged
-by a alone, rows with equal (a, b) still meet, and the second exchange is not needed. Joins are
-treated in the same way. This pays only if a has many values; otherwise few vertices would do all
-the work. So the number of values of a must be known from the files or a hint.
+Suppose the results of an aggregate by (a, b) are then grouped, stitched or joined by a. If the rows
+are exchanged by a alone, rows with equal (a, b) are still in one vertex, and the second exchange is
+not needed. The same holds for joins by (a, b). This pays only if a has many values; otherwise few
+vertices would do all the work. So the number of values of a must be known from the files or a hint.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 #: The fewest distinct values per vertex of the columns by which rows are exchanged.
 VALUES_PER_VERTEX_MIN = 8
 
-#: The output columns of a node by which its reader wants it partitioned.
+#: The output columns of a node by which its reader needs the rows partitioned.
 Demand = tuple[str, ...] | None
 
 
@@ -68,7 +68,7 @@ def exchange_once(root: LogicalNode, options: PlanOptions) -> LogicalNode:
 
 
 def _agreed(demands: list[Demand]) -> Demand:
-    """Return the demand on which all readers of a node agree; None if they do not."""
+    """Return the demand that all readers of a node have in common; None if they differ."""
     return demands[0] if demands and all(a == demands[0] for a in demands) else None
 
 
@@ -97,7 +97,7 @@ def _input_demands(node: LogicalNode, demand: Demand) -> tuple[Demand, ...]:
 
 
 def _positions(node: Join | Clip, demand: Demand) -> tuple[int, ...]:
-    """Return the keys that ``demand`` names, in its order; all keys if it names anything else."""
+    """Return the keys that ``demand`` names, in its order; all keys if it names other columns."""
     every = tuple(range(len(node.left_on)))
     if demand is None:
         return every

@@ -62,7 +62,7 @@ def folded(node: Node) -> Node:
 
 
 def _absorbed(node: Call, *, unit: Node, zero: Node) -> Node:
-    """Simplify ``and`` or ``or``: drop ``unit`` arguments; one ``zero`` argument is the result."""
+    """Simplify ``and`` or ``or``: drop ``unit`` literals; a ``zero`` literal is the result."""
     left, right = node.args
     for literal, other in ((left, right), (right, left)):
         if literal == unit:

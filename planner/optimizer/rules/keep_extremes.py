@@ -52,7 +52,7 @@ def keep_extremes(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
 def _kept(
     rows: LogicalNode, value: str, extreme: LogicalNode, name: str
 ) -> tuple[LogicalNode, LogicalNode] | None:
-    """Return both sides above the kept rows; None if the plan does not match the pattern."""
+    """Return both sides of the join over the kept rows; None if the plan has another form."""
     for node, column in _columns_below(extreme, name):
         if not isinstance(node, WindowAgg):
             continue
@@ -74,7 +74,7 @@ def _kept(
 def _common(
     rows: LogicalNode, value: str, below: LogicalNode, taken: str
 ) -> tuple[LogicalNode, str] | None:
-    """Return the node from which both sides read the column, if many of its rows start together."""
+    """Return the node that both sides read the column from, if many of its rows start together."""
     for node, column in _columns_below(rows, value):
         same = any(n is node and c == column for n, c in _columns_below(below, taken))
         is_integer = pa.types.is_integer(node.schema.field(column).type)
@@ -84,7 +84,7 @@ def _common(
 
 
 def _columns_below(node: LogicalNode, column: str) -> Iterator[tuple[LogicalNode, str]]:
-    """Yield the node, and nodes below it from which projections pass the column on unchanged.
+    """Yield the node, and the nodes below it whose column only projections copy up to it.
 
     Nodes below one that may fail are left out: it would no longer fail on dropped rows.
     """

@@ -116,7 +116,7 @@ class _Opening:
         return self._closed[self._plan]
 
     def _close(self, node: LogicalNode) -> LogicalNode:
-        """Return the node with whole lifetimes, or edges below joins of points and open sinks."""
+        """Return the node with whole lifetimes; its inputs have edges if it accepts them."""
         match node:
             case Join(edges=False) if node.is_point:
                 opened = self._with_edges(node, self._opened)
@@ -137,7 +137,7 @@ class _Opening:
                 return node.with_inputs((self._begins(node.input),))
             case Lifetime(change=Extend(duration_us=length)) if length == INF_TIME:
                 return node.with_inputs((self._begins(node.input),))
-            # a point at the end needs only the end edge of its input
+            # ``point_at_end`` needs only the end edge of its input
             case Lifetime(change=PointAtEnd()):
                 return node.with_inputs((self._of_begins(node.input),))
             case Lifetime(change=Chop(), edges=False):
@@ -214,11 +214,11 @@ class _Opening:
         return replace(node, input=below or self._closed[node.input], edges=True, renews=renews)
 
     def _of_begins(self, node: LogicalNode) -> LogicalNode:
-        """Return the node for a reader that depends on when its rows began."""
+        """Return the form of the node for a reader that depends on when its rows began."""
         return self._renewed[node] or self._closed[node]
 
     def _windows(self, node: WindowAgg) -> WindowAgg | None:
-        """Return the node as one-phase windows over the valid rows, if it then emits earlier."""
+        """Return windows in one phase over rows with edges, if results are then emitted earlier."""
         exchange: Exchange | None = None
         match node:
             case WindowAgg(phase="complete", input=rows):
@@ -297,7 +297,7 @@ def _goes_by_order(aggregate: Aggregate) -> bool:
 
 
 def _times_of(node: Filter | Project) -> set[str]:
-    """Return the times of rows that expressions read; an end edge has other times."""
+    """Return the times of rows that the expressions read; in an end edge they differ."""
     exprs = [node.predicate] if isinstance(node, Filter) else [expr for _, expr in node.columns]
     return {name for expr in exprs for name in expr.columns()} & set(RESERVED)
 

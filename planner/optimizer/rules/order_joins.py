@@ -65,7 +65,7 @@ class _Group:
 
     @property
     def is_simple(self) -> bool:
-        """Whether no leaf compares two of its own columns through columns of other leaves."""
+        """Whether no leaf has two columns that must be equal because of other leaves."""
         return all(len({leaf for leaf, _ in c}) == len(c) for c in self.classes)
 
     def add_join(self, node: Join) -> dict[str, Origin]:

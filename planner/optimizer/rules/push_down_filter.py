@@ -167,7 +167,7 @@ def _into_join(node: Join | IntervalJoin, predicate: Node, shared: Shared) -> Lo
 
 
 def _names_on(node: Join | IntervalJoin, side: Side, *, with_partners: bool) -> dict[str, Node]:
-    """Return output names that are columns of one side; ``with_partners``: and of equal keys."""
+    """Return the output names of one side's columns; ``with_partners``: of equal keys, too."""
     pairs = list(zip(node.left_on, node.right_on, strict=True))
     partner = dict(pairs) if side == "right" else {right: left for left, right in pairs}
     schema = node.left.schema if side == "left" else node.right.schema

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def forward_ctis(builder: StageBuilder) -> None:
-    """Make the operators of a stage that are in front of timers pass all CTIs."""
+    """Make the operators in front of a process with timers forward all CTIs."""
     is_before = _has_timers_after(builder)
     operators: list[OperatorSpec] = []
     for operator in reversed(builder.operators):

@@ -1,4 +1,4 @@
-"""Keeps ranked text (``max_by``, ``min_by``) as a dictionary until its row has won.
+"""Decodes the text values of ``max_by`` and ``min_by`` only for the rows that win.
 
 Where text is carried as dictionaries (:mod:`planner.physical.dictionaries`), windows get plain
 text. If a projection right in front of a window adds a rank to a value, only the best values are
@@ -51,7 +51,7 @@ def _with_ranked_text(
 
 
 def _undecoded(source: Evaluator | str, payload: pa.Schema) -> Evaluator | str:
-    """Return a ranked value in the form in which it is carried; other columns unchanged."""
+    """Return a ranked value without its decoding; return other columns unchanged."""
     if not isinstance(source, Call) or source.function != "ranked":
         return source
     rank, time, value = source.args

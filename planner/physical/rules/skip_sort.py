@@ -56,7 +56,7 @@ def _is_by_row(operator: object) -> bool:
 def _is_fine(
     spec: SourceSpec, aggregate: PartialAggregate | WindowAggregate | PartialSession
 ) -> bool:
-    """Return whether only few panes are open at a time."""
+    """Return whether only a few panes are open at the same time."""
     if spec.traits.gives_items or spec.delay_quantile is not None:
         return False
     if isinstance(aggregate, PartialSession):

@@ -224,7 +224,7 @@ def _near(
     names: Names,
     how: str,
 ) -> Stream:
-    """Return the points that have a match close in time, or have none, each once."""
+    """Return the points with (or without) a match close in time, each once."""
     keys = terms.keys
     near = bounded([_owned(part, inner) for part in terms.others], outer, inner, names)
     of_keys = bounded([_owned(part, inner) for part in terms.equations], outer, inner, names)
@@ -294,14 +294,14 @@ def _check_list(select: exp.Select, inner: Scope, outer: Scope, names: Names) ->
 
 
 def _while_matched(ours: Stream, pairs: Stream, by: list[str], taken: set[str]) -> Stream:
-    """Return each event while it is in a pair; ``by``: the columns that decide its pairs."""
+    """Return each event for the times in which it has a match; ``by``: columns that decide this."""
     theirs = {free_name("match_value", taken): col(name) for name in by}
     times = pairs.select(**theirs).stitch(on=list(theirs))
     return ours.join(times, left_on=by, right_on=list(theirs))
 
 
 def _read(others: list[exp.Expr], inner: Scope, outer: Scope, names: Names) -> dict[str, Expr]:
-    """Return the columns of the outer query in ``others``, each as values that are never null.
+    """Return the outer columns that ``others`` read, each as values that are never null.
 
     A null key matches nothing, so each column is two keys: whether it is null, and its value.
     """
@@ -339,7 +339,7 @@ def _never_null(value: Expr, kind: pa.DataType) -> Expr | None:
 
 @dataclass(frozen=True, slots=True)
 class _Correlated:
-    """The demands of a subquery on rows of the outer query."""
+    """The conditions of a subquery on rows of the outer query."""
 
     #: The subquery's events, filtered by the conditions that read only these.
     inner: Scope

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from planner.sql.reading.parsing import SqlText
 
 if TYPE_CHECKING:
-    #: Joins the subqueries of expressions; returns the stream, the expressions, the added columns.
+    #: Joins the subqueries in expressions; returns the stream, the expressions and the new columns.
     Attach = Callable[[Stream, list[exp.Expr]], tuple[Stream, list[exp.Expr], tuple[str, ...]]]
 
 _OF_ROWS_OF_WINDOWS = (
@@ -188,9 +188,9 @@ class _Grouping:
     window: WindowInFrom | None = None
     #: The key that identifies the windows of the rows; each window gets one result.
     key: tuple[exp.Expr, Bound] | None = None
-    #: Whether there is no window: a result is then valid until its key's next row, or a row's end.
+    #: Whether there is no window. Then a result is valid until the next change of its key.
     runs: bool = False
-    #: The EMIT clause, if there is one; for running sessions the node of their start.
+    #: The EMIT clause, or the call that makes running sessions; None: there is none.
     emit: exp.Expr | None = None
     start: str | None = None
     #: The windows of the results, if the query has windows.
@@ -309,7 +309,7 @@ class _Grouping:
             return of_each_window(stream, bound, value, results)
 
     def _results(self, grouped: GroupedStream | WindowedStream, node: exp.Expr) -> Stream:
-        """Return the aggregates; each is compiled alone first, so that an error names it."""
+        """Return the aggregates; each is first compiled separately, so that an error names it."""
         text = self.names.text
         chosen = {}
         for called, (name, aggregate) in self.aggregates.items():
@@ -383,7 +383,7 @@ class _Grouping:
         return own[0].kind if own else node.name
 
     def _own_bounds(self, node: exp.Expr) -> list[Bound]:
-        """Return the bounds that a column is, of the windows that the key identifies."""
+        """Return which bounds a column is, of the windows that the key identifies."""
         if self.key is None:
             return []
         bounds, window = window_bounds(node, self.scope), self.key[1].window

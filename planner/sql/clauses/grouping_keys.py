@@ -1,4 +1,4 @@
-"""The keys of a GROUP BY: columns, expressions, names or positions in the list, the window."""
+"""The keys of a GROUP BY: the window, columns, expressions, and items of the SELECT list."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def listed(
     scope: Scope,
     error: Callable[[exp.Expr, str], SqlError],
 ) -> exp.Expr:
-    """Return the expression of a key that is a position, or a name only in the SELECT list."""
+    """Return the expression of a key that is a position in the SELECT list, or an alias in it."""
     if isinstance(node, exp.Literal) and not node.is_string:
         at = int(node.name) if node.name.isdigit() else 0
         if not 1 <= at <= len(items):
@@ -120,7 +120,7 @@ def without_aliases(node: exp.Expr, items: list[Item], scope: Scope) -> exp.Expr
 
 
 def _at(node: exp.Expr, place: exp.Expr) -> exp.Expr:
-    """Return a copy of ``node`` that messages show at another place."""
+    """Return a copy of ``node`` with another place in the text, for messages."""
     copy = node.copy()
     for part in copy.walk():
         part.meta.pop("start", None)

@@ -90,7 +90,7 @@ def _together(node: exp.Expr) -> tuple[exp.Expr, ...]:
 def _for_set(
     node: exp.Expr, keys: list[exp.Expr], left_out: list[exp.Expr], names: Names
 ) -> exp.Expr:
-    """Return an expression of the SELECT list as it is in the results of one set."""
+    """Return the value of a SELECT expression in the results of one set."""
     whole = exp.Paren(this=node.copy())
     for part in list(whole.find_all(exp.Grouping, exp.GroupingId)):
         arguments = part.expressions or ([part.this] if part.this else keys)

@@ -62,7 +62,7 @@ def items_of(node: exp.Select, scope: Scope, text: SqlText, *, named: bool) -> l
 
 
 def _of_columns(part: exp.Expr, scope: Scope, text: SqlText) -> list[exp.Expr]:
-    """Return an expression with DuckDB's ``COLUMNS(...)`` once for each of the columns."""
+    """Return a copy of an expression for each column that DuckDB's ``COLUMNS(...)`` means."""
     calls = list(part.find_all(exp.Columns))
     if not calls:
         return [part]
@@ -143,7 +143,7 @@ def _check_inputs(node: exp.Select, scope: Scope, text: SqlText) -> None:
 def _with_aliases(items: list[Item], scope: Scope) -> list[Item]:
     """Return the items; names that no relation has are aliases of items on their left.
 
-    Names in a subquery are left to it: it may have columns of these names.
+    Names in a subquery are not replaced: it may have columns of these names.
     """
     known: dict[str, exp.Expr] = {}
     made: list[Item] = []

@@ -177,7 +177,7 @@ def _key(node: exp.EQ, left: Scope, right: Scope, names: Names) -> Key | None:
 
 
 def _side(node: exp.Expr, left: Scope, right: Scope, names: Names) -> str:
-    """Return the side whose columns a node reads, ``left`` or ``right``; else another text."""
+    """Return ``left`` or ``right`` if a node reads only columns of that side, else another text."""
     sides: set[str] = set()
     for column in node.find_all(exp.Column):
         here, there = left.candidates(column), right.candidates(column)
@@ -210,7 +210,7 @@ def _joined(
     where: exp.Expr | None = None,
     time: Within | None = None,
 ) -> Scope:
-    """Return the join by ``keys``; columns that were computed for it are not visible."""
+    """Return the join by ``keys``; columns that were computed for the join are hidden."""
     taken = {*left.stream.schema.names, *right.stream.schema.names}
     left_stream, left_on = with_key_columns(
         left.stream, [key[0] for key in keys], "join_key", taken
@@ -259,7 +259,7 @@ def _same_types(left: Stream, right: Stream, on: list[str]) -> bool:
 def _without_clashes(
     left: Stream, right: Stream, dropped: list[str]
 ) -> tuple[Stream, dict[str, str]]:
-    """Rename columns of the right side for which the join would find no name."""
+    """Rename columns of the right side whose name with ``_right`` is also taken."""
     taken = {*left.schema.names, *right.schema.names}
     renamed: dict[str, str] = {}
     for name in right.schema.names:

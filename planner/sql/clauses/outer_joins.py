@@ -1,4 +1,4 @@
-"""Joins that consist of others: RIGHT, FULL, tables as of a time, FROM with commas, SEMI; and ASOF.
+"""Joins built of simpler ones: RIGHT, FULL, SEMI, commas, tables as of a time; and ASOF.
 
 ``RIGHT`` is a ``LEFT`` with swapped sides. ``FULL`` adds an anti join of the right side. ``FOR
 SYSTEM_TIME AS OF`` pairs an event with the newest row of its key: each row is valid until the next
@@ -52,7 +52,7 @@ def join(
 ) -> Scope:
     """Return the pairs of both sides, and rows without a pair, as the clause requires.
 
-    A join of points takes the bounds on the time between them out of ``conditions``.
+    In a join of points, the bounds on the time between them are removed from ``conditions``.
     """
     side = clause.side.upper()
     version = clause.this.args.get("version")
@@ -284,7 +284,7 @@ def _outer_columns(select: exp.Select, outer: Scope) -> list[exp.Column]:
 
 
 def _in_as_exists(node: exp.In) -> str:
-    """Return advice on an IN that reads the outer query: an EXISTS, and where nulls differ."""
+    """Return advice on an IN that reads the outer query: an EXISTS, and how it treats nulls."""
     is_negated = isinstance(node.parent, exp.Not) or node.args.get("negate")
     if not is_negated:
         return "write EXISTS (SELECT 1 FROM b WHERE ... AND b.y = a.x)"

@@ -69,7 +69,7 @@ def by_time(node: exp.Expr, scope: Scope, names: Names) -> bool:
 def timed(
     node: exp.Select, names: Names, from_: Callable[[exp.Select, Names, list[exp.Expr]], Scope]
 ) -> Callable[[exp.Window], bool]:
-    """Return a test: does a window function order its rows by the stream's time, ascending?"""
+    """Return a function that tells whether a window function orders rows by the stream's time."""
     scopes: list[Scope] = []
 
     def is_by_time(window: exp.Window) -> bool:
@@ -199,7 +199,7 @@ def _frame(node: exp.Window, names: Names) -> RowFrame:
 
 
 def _is_range(spec: exp.Expr) -> bool:
-    """Return whether a frame of GROUPS has no number of groups, so that it equals one of RANGE."""
+    """Return whether a GROUPS frame counts no groups, so that the same RANGE frame is equal."""
     bounds = [spec.args.get(which) for which in ("start", "end")]
     return all(bound in (None, "CURRENT ROW", "UNBOUNDED") for bound in bounds)
 

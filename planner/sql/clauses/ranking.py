@@ -93,7 +93,7 @@ def _bound(node: exp.Expr, relation: str) -> tuple[str, int] | None:
 
 
 def bounds_of_uses(name: str, whole: exp.Expr) -> dict[str, int]:
-    """Return the greatest value that all readers of the query ``name`` allow for its columns."""
+    """Return per column of query ``name`` the greatest value that some reader allows."""
     found: list[dict[str, int]] = []
     for table in whole.find_all(exp.Table, exp.Column):
         if table.name != name or (isinstance(table, exp.Column) and not _is_data(table)):
@@ -188,7 +188,7 @@ def _is_cut(node: exp.Select) -> bool:
 
 
 def column_at(name: str, place: tuple[int, int]) -> exp.Expr:
-    """Return a column whose place in messages is ``place``."""
+    """Return a column with a place in the text, for messages."""
     made = exp.column(exp.to_identifier(name, quoted=True))
     for part in made.walk():
         part.meta.update({"start": place[0], "end": place[1] - 1})
@@ -248,7 +248,7 @@ def _is_newest_first(order: exp.Expr, scope: Scope, names: Names) -> bool:
 
 
 def _bounds(scope: Scope, of: Bound) -> dict[str, Expr]:
-    """Return the start and the end of rows that are valid as long as a window, as columns."""
+    """Return columns with the start and end of rows whose lifetimes are windows."""
     return {
         c.column: bound_of(of.window, c.bound.kind)
         for c in scope.columns
@@ -355,7 +355,7 @@ def with_order_columns(
 
 
 def _of_list(value: exp.Expr, items: list[Item], source: Scope, names: Names) -> exp.Expr:
-    """Return a part of ORDER BY over the columns of the list."""
+    """Return a sort key as an expression over the columns of the SELECT list."""
     text = names.text
     if isinstance(value, exp.Literal | exp.Neg) and value.find(exp.Column) is None:
         if not (isinstance(value, exp.Literal) and value.name.isdigit() and not value.is_string):

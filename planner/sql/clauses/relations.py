@@ -1,8 +1,8 @@
 """FROM: its relations, joined one after the other.
 
 Commas and CROSS JOINs take their keys from WHERE. A relation without an equality with the relations
-before it is joined after the relation that brings one. If none does, all rows that are valid
-together are paired.
+before it is joined later, after the relation with which it has one. If none does, all rows that are
+valid together are paired.
 """
 
 from __future__ import annotations
@@ -164,14 +164,14 @@ def _is_comma(clause: exp.Join) -> bool:
 
 
 def _bounded(table: exp.Expr, conditions: list[exp.Expr], names: Names) -> Names:
-    """Return the names for a subquery in FROM, with the bounds of conditions on its columns."""
+    """Return the names that a subquery in FROM may use, with bounds from the outer conditions."""
     return replace(names, bounds=bounds_of(table, conditions))
 
 
 def _with_all(
     scope: Scope, waiting: list[tuple[exp.Join, Scope]], conditions: list[exp.Expr], names: Names
 ) -> Scope:
-    """Join the relations that have no keys yet, each as soon as WHERE has some."""
+    """Join the relations that have no keys yet, each as soon as WHERE has a key for it."""
     left = list(waiting)
     while left:  # terminates: each pass joins a relation
         candidates = [(e, _meeting(scope, e[1], conditions, names)) for e in left]
@@ -218,7 +218,7 @@ def _of_windows(
 def _right(
     clause: exp.Join, relation: Relation, conditions: list[exp.Expr], names: Names
 ) -> Scope | None:
-    """Return the relation that a clause joins; None: lists of the rows before it."""
+    """Return the relation that a clause joins; None: it unnests lists of the rows so far."""
     if isinstance(clause.this, exp.Unnest):
         return None
     # A SEMI or ANTI JOIN hides the columns of its right side, so no condition reads them.
@@ -261,7 +261,7 @@ def _alone(
 
 
 def _is_about_windows(subquery: exp.Expr, relation: str, names: Names) -> bool:
-    """Return whether a subquery reads rows of windows, or bounds of the outer ``relation``."""
+    """Return whether a subquery reads rows of windows or the window bounds of ``relation``."""
     for part in subquery.walk():
         if isinstance(part, WindowTable):
             select = part.find_ancestor(exp.Select)

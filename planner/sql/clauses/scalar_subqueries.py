@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from planner.api.stream import Stream
     from planner.sql.expressions.names import Names
 
-    #: Compiles the relations of a SELECT; the other compiles a whole SELECT.
+    #: ``From`` compiles the relations of a SELECT, the other type a whole SELECT.
     From = Callable[[exp.Select, Names], Scope]
     Query = Callable[[exp.Expr, Names], Stream]
 
@@ -145,14 +145,14 @@ def _value(
 
 
 def _placed(tree: exp.Expr, place: tuple[int, int]) -> None:
-    """Give a tree that replaces a subquery the subquery's place in the text."""
+    """Set the place in the text of a tree that replaces a subquery."""
     for node in tree.walk():
         node.meta.setdefault("start", place[0])
         node.meta.setdefault("end", place[1] - 1)
 
 
 def _parts(item: exp.Expr, taken: set[str]) -> tuple[exp.Expr, dict[str, exp.Expr]]:
-    """Return the item over columns that replace its aggregates, and these aggregates."""
+    """Return the item with columns in place of its aggregates, and the aggregates."""
     columns: dict[str, exp.Expr] = {}
 
     def put(node: exp.Expr) -> exp.Expr:

@@ -362,7 +362,7 @@ def _with_exists_of_in(test: exp.Expr, scope: Scope, names: Names) -> exp.Expr:
 
 
 def _is_as_good_as_false(node: exp.Expr, whole: exp.Expr) -> bool:
-    """Return whether a null at this place keeps no event that false would drop."""
+    """Return whether the condition drops an event for null at this place, as for false."""
     while node is not whole:  # terminates: a tree is finite
         assert node.parent is not None
         node = node.parent

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rvertex.aggregates.user_defined import UserAggregate
 
 
-#: Aggregates of one value, by sqlglot's node: SQL's name ("" for a second node), and our name.
+#: Aggregates of one value, by sqlglot's node: SQL's name ("" if another node has it), our function.
 _OF_ONE: dict[type[exp.Expr], tuple[str, Callable[[Expr], Agg]]] = {
     exp.Sum: ("SUM", agg.sum),
     exp.Avg: ("AVG", agg.mean),
@@ -122,7 +122,7 @@ def has_aggregate(node: exp.Expr) -> bool:
 
 
 def marked(statement: exp.Expr, aggregates: Mapping[str, UserAggregate]) -> exp.Expr:
-    """Return the statement with each call of a user's aggregate as a node for aggregates."""
+    """Return the statement with calls of user aggregates as sqlglot's nodes for aggregates."""
     named = (*_NAMED, *_IN_ORDER_NAMED, *aggregates)
 
     def mark(node: exp.Expr) -> exp.Expr:

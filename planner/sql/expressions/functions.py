@@ -179,7 +179,7 @@ def extract(part: str, value: Expr, node: exp.Expr, text: SqlText) -> Expr:
 
 
 def other_part(part: str, value: Expr, text: SqlText, *, is_length: bool) -> Expr | None:
-    """Return a part of PostgreSQL and DuckDB, or a part of a length; None: it is another."""
+    """Return a part that only PostgreSQL or DuckDB has, or a part of a length; None: neither."""
     name = part.upper()
     if text.engine.name not in ("postgres", "duckdb"):
         return None
@@ -200,7 +200,7 @@ _YEARS = {"DECADE": _DECADE, "CENTURY": 100, "MILLENNIUM": 1000}
 
 
 def check_length(node: exp.Extract, text: SqlText) -> None:
-    """Refuse a part of a computed or long length: other engines keep its hours beside its days.
+    """Refuse a part of a computed or long length: other engines store its days separately.
 
     Raises:
         SqlError: the part is not EPOCH.

@@ -50,7 +50,7 @@ class Names:
         return make()
 
     def called(self, node: exp.Table) -> str:
-        """Return the stream's name that a table means, in any case; if none, the table's own."""
+        """Return the stream that a table name means, ignoring case; if none, the name itself."""
         name = node.name
         if name in self.streams or not node.meta.get(ANY_CASE):
             return name

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A bound of a window, as a column has it; the lifetime of its row depends on the window."""
+    """What a column that holds a bound of a window means."""
 
     #: ``window_start``, ``window_end`` or ``window_time``, regardless of the column's name.
     kind: str
@@ -31,10 +31,10 @@ class Bound:
     window: Window | None
     #: Whether rows with equal bounds have equal lifetimes, as the results of windows have.
     is_life: bool = False
-    #: For CUMULATE: results are valid in the last step of their window, not in all of it.
+    #: The windows, if they are of CUMULATE: a result is valid only in the last step of its window.
     steps: CumulatingWindow | None = None
-    #: If it comes from outer joins: for each, the joined relation and the side that may be missing
-    #: ("": within that relation). Rows without a match have null here.
+    #: The outer joins without whose match the column is null: for each, the joined relation and the
+    #: side that may be missing ("": within that relation).
     null_when: frozenset[tuple[str, str]] = frozenset()
 
     @property
@@ -58,8 +58,8 @@ class Visible:
 class InWindows:
     """The windows that decide the lifetimes of rows; no ``windows``: no window does."""
 
-    #: The kinds of windows: a row ends at the latest with its window of each. None: windows that
-    #: depend on the data.
+    #: One entry per kind of window; a row ends at the latest with its window of each kind. None:
+    #: the windows depend on the data.
     windows: tuple[Window | None, ...] = ()
     #: Whether a row's lifetime equals its window, as for the results of windows.
     is_whole: bool = False
@@ -67,8 +67,8 @@ class InWindows:
     has_rows: bool = False
     #: Whether rows of different windows that overlap are paired.
     is_crossed: bool = False
-    #: Why a row may have ended before its window does, so that the valid rows at the window's
-    #: end are not all of its rows; "": they are.
+    #: Why a row may end before its window; then some rows of a window are not valid at its end. "":
+    #: no row does.
     refused: str = ""
 
 

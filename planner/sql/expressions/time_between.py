@@ -127,7 +127,7 @@ def within(
 
 
 def refuse_points(left: Scope, right: Scope, at: exp.Expr, names: Names, instead: str) -> None:
-    """Raise for a clause that takes no bound; ``instead`` names one that does.
+    """Raise for points in a clause that has no bound on time; ``instead`` names another clause.
 
     Raises:
         SqlError: the rows of both are points.
@@ -137,7 +137,7 @@ def refuse_points(left: Scope, right: Scope, at: exp.Expr, names: Names, instead
 
 
 def _other_times(at: exp.Expr, left: Scope, right: Scope, names: Names) -> str:
-    """Return why two compared times of both sides set no bound: not both are event times."""
+    """Return why a comparison of times of both sides is no bound: not both are event times."""
     for part in at.find_all(*_PLAIN[:6]):
         columns = list(part.find_all(exp.Column))
         sides = [[c for c in columns if _is_time_of(c, scope)] for scope in (left, right)]
@@ -165,7 +165,7 @@ def _is_of_both(part: exp.Expr, left: Scope, right: Scope) -> bool:
 
 
 def _pairs(left: Scope, right: Scope) -> Scope:
-    """Return a join of both sides, against which conditions are resolved."""
+    """Return a join of both sides; conditions are resolved against its columns."""
     taken = {*left.stream.schema.names, *right.stream.schema.names}
     renamed = {
         name: free_name(f"{name}_right", taken)

@@ -77,7 +77,7 @@ def _whole_months(size: int, earlier: Expr, later: Expr) -> Expr:
 
 
 def _java_between(unit: Expr, earlier: Expr, later: Expr) -> Expr:
-    """Return :func:`_between_times`, where only the same day completes a month, as in Java."""
+    """Return :func:`_between_times`; a month ends only at the same day, as in Java."""
     name = words(unit, "a unit").upper().removesuffix("S")
     if name not in _MONTHS:
         return _between_times(unit, earlier, later)

@@ -41,7 +41,7 @@ _WINDOWS: dict[str, tuple[Callable[..., AnyWindow | SessionBy], tuple[str, ...]]
     "SESSION": (session, ("gap", "max?")),
     "COUNT_WINDOW": (count_window, ("events",)),
 }
-#: The arguments after the time column, for windows that Flink's GROUP BY writes with one.
+#: The arguments after the time column, for windows that have a time column in Flink's GROUP BY.
 _LENGTHS = {"HOP": "size, every", "TUMBLE": "size", "CUMULATE": "size, step"}
 _NO_COLUMN = (
     "windows in GROUP BY use the stream's own time and take no column; write "

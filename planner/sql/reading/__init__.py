@@ -1,1 +1,1 @@
-"""Parses a text into a checked tree, and its literals into values."""
+"""Parses SQL text into checked trees, and literals into values."""

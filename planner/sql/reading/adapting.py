@@ -1,4 +1,4 @@
-"""Adapts the tokens of a text to the grammar: words of our own and of other engines.
+"""Replaces tokens that sqlglot's grammar does not know: our own words, and other engines'.
 
 sqlglot parses ``CREATE STREAM`` and ``CREATE SINK`` as tables, ``CREATE MATERIALIZED VIEW`` as a
 view. ksqlDB's ``WINDOW TUMBLING (SIZE 1 MINUTE)`` in front of GROUP BY becomes one of its keys.
@@ -33,7 +33,7 @@ _KEPT = ("RETENTION", "GRACE")
 
 
 def adapted(tokens: Sequence[Token], engine: str) -> Iterator[Token]:
-    """Yield the tokens, with our words after ``CREATE`` replaced, and windows as keys."""
+    """Yield the tokens; replace our words after ``CREATE``, and make windows keys of GROUP BY."""
     tokens = with_cursors(tokens) if engine == "postgres" else tokens
     tokens = with_directories(without_streams(tokens)) if engine == "spark" else tokens
     tokens = with_lateness(tokens) if engine == "flink" else tokens

@@ -19,7 +19,7 @@ _QUANTILE_NAMES = (
 class AggregateCall:
     """``function(DISTINCT values ORDER BY order) IGNORE NULLS FILTER (WHERE condition)``."""
 
-    #: The function without its surroundings, for its name and its place.
+    #: The function without clauses around it, for its name and its place in the text.
     node: exp.Expr
     values: tuple[exp.Expr, ...]
     is_distinct: bool

@@ -33,8 +33,8 @@ class Engine:
     nulls: Nulls = "nulls_are_last"
     #: Whether names without quotes match in any case.
     ignores_case: bool = False
-    #: Returns the name of an unnamed column, from its text, the name of its function, and its
-    #: position from 1.
+    #: Returns the name of an unnamed column, given its text, its function's name, and its position
+    #: (from 1).
     called: Callable[[str, str, int], str] | None = None
     #: Whether ``list[0]`` is the first element.
     lists_from_zero: bool = False

@@ -215,7 +215,7 @@ class StreamParser(RowPatterns):
         return option_of(name, value, "".join(token.text for token in called))
 
     def _parse_property_before(self) -> exp.Expr | list[exp.Expr] | None:
-        """Parse a clause behind a name without columns as one behind columns."""
+        """Parse a clause that follows a table name without columns."""
         return self._parse_property()
 
     def _parse_field_def(self) -> exp.Expr | None:
@@ -236,7 +236,7 @@ class StreamParser(RowPatterns):
         return self.expression(Metadata(this=key))
 
     def _parse_column_def(self, *args: Any, **options: Any) -> exp.Expr | None:
-        """Give the column a ``NOT NULL`` after a computed column; sqlglot reads ``IS NOT NULL``."""
+        """Parse ``NOT NULL`` after a computed column, where sqlglot would read ``IS NOT NULL``."""
         begin = self._index
         column = super()._parse_column_def(*args, **options)
         calls.generated(self, column)
@@ -283,7 +283,7 @@ class StreamParser(RowPatterns):
         return query
 
     def _parse_table_hints(self) -> list[exp.Expr] | None:
-        """Leave WITH after a table in a CREATE: it has the options of the created table."""
+        """Leave WITH after a table in a CREATE unparsed: it has the created table's options."""
         is_create = self._tokens[0].token_type is TokenType.CREATE
         return None if is_create else super()._parse_table_hints()
 

@@ -290,7 +290,7 @@ def exact_number(node: exp.Expr) -> Decimal | None:
 
     None for anything else.
 
-    ``0.06 + 0.01`` is the double that ``0.07`` is, as where literals are decimals.
+    So ``0.06 + 0.01`` is the same double as ``0.07``.
     """
     if isinstance(node, exp.Paren):
         return exact_number(node.this)

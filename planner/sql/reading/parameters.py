@@ -36,7 +36,7 @@ def bound(statements: list[exp.Expr], given: Parameters, text: SqlText) -> list[
     nodes = [node for whole in wholes for node in whole.find_all(exp.Placeholder)]
     unnamed = itertools.count()
     used: set[object] = set()
-    for node in sorted(nodes, key=lambda node: node.meta["start"]):  # as they are in the text
+    for node in sorted(nodes, key=lambda node: node.meta["start"]):  # in the order of the text
         key = node.this or next(unnamed)
         if key not in values:
             raise text.error(node, _missing(node, values))
@@ -75,7 +75,7 @@ def _at(node: exp.Expr, made: exp.Expr) -> exp.Expr:
 
 
 def _literal(value: Any, node: exp.Expr, text: SqlText) -> exp.Expr:
-    """Return the node of a value as SQL has it."""
+    """Return the literal of a value in SQL."""
     match value:
         case None:
             return exp.Null()

@@ -1,7 +1,7 @@
-"""Parses a text in SQL into sqlglot's trees, and finds the place of each node in the text.
+"""Parses SQL into sqlglot's trees, and finds the place of each node in the text.
 
-Source: sqlglot keeps the place of identifiers, literals and names of functions. The place of other
-nodes is that of their first part, of their operator, or of the token that was read last.
+sqlglot keeps the place of identifiers, literals and names of functions. Other nodes get the place
+of their first part, of their operator, or of the last token that was read.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-#: Names of options for clauses, of which the first two have no effect on a source.
+#: Names of options that stand for clauses; the first two have no effect on a source.
 COMMENT, PARTITIONED, LIKE = "comment of", "partitioned by", "like"
 
 

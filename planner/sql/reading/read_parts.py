@@ -262,7 +262,7 @@ def check_complete(statement: exp.Expr, text: SqlText) -> None:
 
 
 def _has_place(node: exp.Expr, part: str) -> bool:
-    """Return whether this node may have a part that some nodes of its kind have."""
+    """Return whether this node may have a part that only some nodes of its kind may have."""
     if part == "pivots":
         return isinstance(node.parent, _RELATIONS)
     if part == "all":  # GROUP BY ALL has no keys, so the flag stands for them

@@ -2,8 +2,8 @@
 
 ``WINDOW w AS (...)``, ``DISTINCT ON``, ``= ANY`` and ``> ALL`` of subqueries, and windows among the
 keys of GROUP BY that name their time: ``TUMBLE(ts, size)`` of Flink and ``window(ts, size)`` of
-Spark. Each rewriting has exactly the same meaning; a spelling without an equivalent is left, and is
-an error later.
+Spark. No rewriting changes the meaning. A spelling without an equivalent stays, and is an error
+later.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ def _is_timed(node: exp.Expr) -> bool:
 
 
 def _read(window: exp.Expr) -> tuple[str, exp.Expr, list[exp.Expr]]:
-    """Return the function in FROM, the time, and the lengths in the order of FROM."""
+    """Return the window function for FROM, its time column, and its lengths in FROM's order."""
     time, *lengths = window.expressions
     name = GROUPED[window.name.upper()]
     if name != "WINDOW":

@@ -60,7 +60,7 @@ def accepted(
     records: Iterable[type[Any]],
     text: SqlText,
 ) -> None:
-    """Drop the options without effect that a connector does not have itself.
+    """Drop the options without effect, unless the connector has an option of that name.
 
     Raises:
         SqlError: an option has a value that would change the rows.

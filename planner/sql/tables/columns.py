@@ -184,7 +184,7 @@ def _read_column(
     metadata: dict[str, str],
     text: SqlText,
 ) -> bool:
-    """Add a column to its kind; return whether it is the primary key."""
+    """Add a column to the columns of its kind; return whether it is the primary key."""
     kind, constraints = column.args.get("kind"), column.args.get("constraints") or []
     every = [constraint.args["kind"] for constraint in constraints]
     kinds = [c for c in every if type(c) not in _BESIDE]

@@ -62,7 +62,7 @@ class Declaration:
     connector: Connector
     #: The format of keys of messages, for a topic of ksqlDB.
     key_format: str = ""
-    #: INSERT INTO ... VALUES, which are all of its rows; none: its rows are elsewhere.
+    #: Its INSERT INTO ... VALUES, which have all its rows; empty: its rows are outside the text.
     rows: tuple[exp.Insert, ...] = ()
 
     def source(self) -> Stream:
@@ -210,7 +210,7 @@ def _columns(
 
 
 def _as_source(table: Table, key_format: str) -> Table:
-    """Return a topic of ksqlDB as it is read: its KEY is the key of the message.
+    """Return the declaration of a ksqlDB topic that is read; its KEY is the key of the message.
 
     The longest GRACE PERIOD of the text is the delay of a topic that declares none.
     """

@@ -174,7 +174,7 @@ def write_files(table: Table, options: FileSink, stream: Stream) -> Query:
 
 
 def _live(options: FileSource) -> dict[str, Any]:
-    """Return the options of a folder that grows; an option for polling implies that it does."""
+    """Return the options of a folder that grows; a polling option implies that it grows."""
     return {
         "follow": options.follow or options.poll_every is not None,
         "idle": options.idle,

@@ -76,7 +76,7 @@ def with_inserted(
             continue
         name = _target(create)
         if sum(isinstance(s, exp.Create) and _target(s) == name for s in kept) > 1:
-            continue  # which of the tables is filled depends on the order of the statements
+            continue  # which table the INSERT fills depends on the order of the statements
         inserts = [s for s in kept if isinstance(s, exp.Insert) and _target(s) == name]
         others = [s for s in kept if s is not create and s not in inserts]
         of_values = [s for s in inserts if isinstance(s.expression, exp.Values)]

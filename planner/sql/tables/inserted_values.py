@@ -38,7 +38,7 @@ _COUNT = "VALUES: {0} values for the columns {1}"
 def inserted_rows(table: Table, inserts: Sequence[exp.Insert], time: exp.Expr | None) -> Stream:
     """Return the stream of rows of VALUES: points if the table has a time, else always valid.
 
-    ``time``: an option that names the time. Of the rows of a PRIMARY KEY without times, the last
+    ``time``: an option that names the time. Without a time, only the last row of each PRIMARY KEY
     remains.
 
     Raises:
@@ -58,7 +58,7 @@ def inserted_rows(table: Table, inserts: Sequence[exp.Insert], time: exp.Expr | 
             text = row.get(name) or ""
             if len(text.rstrip(" ")) > length:
                 raise table.text.error(columns.nodes[name], _LONG.format(text, name, length))
-            if len(text) > length:  # engines cut spaces
+            if len(text) > length:  # engines cut trailing spaces without an error
                 row[name] = text[:length]
     batch = pa.RecordBatch.from_pylist(
         [{name: row.get(name) for name in schema.names} for row in rows], schema

@@ -1,4 +1,4 @@
-"""PROCTIME() of Flink and RisingWave: a row's processing time is its own event time here.
+"""PROCTIME() of Flink and RisingWave: here it returns the event time of a row.
 
 A column ``proc AS PROCTIME()`` equals the time column of its table. In a table without one it is
 left out. ``FOR SYSTEM_TIME AS OF t.proc`` takes the row that is valid at the left row's time.

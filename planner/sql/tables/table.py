@@ -182,7 +182,7 @@ class Table:
         return stream.select(*columns)
 
     def _is_assigned(self, kind: pa.DataType, wanted: pa.DataType) -> bool:
-        """Return whether the dialect casts a number on its way into a column of another type."""
+        """Return whether the dialect casts a number when it is inserted into another type."""
         engine = self.text.engine.name
         if pa.types.is_decimal(wanted):
             is_exact = pa.types.is_decimal(kind) or pa.types.is_integer(kind)
@@ -237,7 +237,7 @@ class Connector:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Stands for the rows of files before they are a stream."""
+    """The columns of a source's rows, before a stream exists."""
 
     schema: pa.Schema
 

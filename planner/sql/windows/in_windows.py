@@ -123,7 +123,7 @@ def bound_of_expression(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
 
 
 def _may_meet(nulls: Sequence[frozenset[tuple[str, str]]]) -> bool:
-    """Return whether a row may have all these nulls: one side of a join is always there."""
+    """Return whether a row may have all these nulls: a join's row has at least one side."""
     return any(
         not any(side == "LEFT" and (name, "RIGHT") in one for name, side in one)
         for one in itertools.product(*nulls)
@@ -255,7 +255,7 @@ def with_nearest(pairs: Scope, left: Scope) -> Scope:
 
 
 def refuse_windows(rows: _AnyRows, reason: str) -> _AnyRows:
-    """Mark the rows: GROUP BY their windows is an error, for ``reason``."""
+    """Mark the rows, so that GROUP BY their windows is an error with this ``reason``."""
     if not _comes_of_windows(rows):
         return rows
     return replace(rows, in_windows=replace(rows.in_windows, refused=reason))
@@ -314,7 +314,7 @@ def _is_life(bound: Bound, rows: Rows) -> bool:
 
 
 def same_kinds(part: exp.Expr, left: Scope, right: Scope) -> set[str]:
-    """Return which bounds a condition requires to be equal on both sides."""
+    """Return the kinds of bounds that a condition requires to be equal on both sides."""
     if not isinstance(part, exp.EQ):
         return set()
     a, b = part.this, part.expression
@@ -328,7 +328,7 @@ def same_kinds(part: exp.Expr, left: Scope, right: Scope) -> set[str]:
 
 
 def _same(a: Bound, b: Bound) -> bool:
-    """Return whether equal values of both mean the same window."""
+    """Return whether equal values of both bounds identify the same window."""
     if a.window is None and not (a.is_life and b.is_life):
         return False
     return (a.kind, a.window, a.steps) == (b.kind, b.window, b.steps)

@@ -1,4 +1,4 @@
-"""Rows with a time and no end, which the tables of other engines keep from that time on.
+"""Rows with a time and no end, which other engines keep in their tables from that time on.
 
 Here such a row is a point in time. In the dialect of an engine whose joins, EXISTS, DISTINCT and
 set operations work on growing tables, its points get no end before these clauses. Points whose
@@ -72,7 +72,7 @@ def kept_sides(
 
 
 def _kept_beside(scope: Scope, other: Scope, names: Names, *, may_be_points: bool) -> Scope:
-    """Return one side; beside rows that never end its points may stay points, if all are kept."""
+    """Return one side; if the other side's rows never end, its points may stay points."""
     if scope.window is not None or scope.in_windows.windows:
         return scope
     if may_be_points and is_always_alive(other.stream.plan):

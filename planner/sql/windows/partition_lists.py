@@ -1,4 +1,4 @@
-"""Builds trees of lists: the rows of a partition as a list, and functions of such lists."""
+"""Builds SQL expressions for the list of a partition's rows, and functions of such lists."""
 
 from __future__ import annotations
 

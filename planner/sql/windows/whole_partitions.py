@@ -241,7 +241,7 @@ def _final(node: exp.Select, own: list[str], alias: str, names: Names) -> exp.Se
 
 
 def _tested(made: exp.Select, own: list[str]) -> exp.Expr | None:
-    """Return QUALIFY as a WHERE, once its windows are columns."""
+    """Return QUALIFY as a WHERE; its window functions are columns already."""
     condition = made.args.get("qualify")
     if condition is None or condition.find(exp.Window) is not None:
         return None
@@ -273,7 +273,7 @@ class _Level:
         self._source, self._columns, self._names, self._first = source, columns, names, first
 
     def select(self, windows: list[exp.Window]) -> exp.Select:
-        """Return the rows of the source, with a column for each window function."""
+        """Return a SELECT of the source's rows with a column for each window function."""
         keys = list(windows[0].args.get("partition_by") or ())
         for key in keys:
             if not isinstance(key, exp.Column):
@@ -325,7 +325,7 @@ class _Level:
         )
 
     def _value(self, window: exp.Window, order: exp.Expr | None) -> tuple[exp.Expr, _Made | None]:
-        """Return a window as an expression of its partition, and for a list the value of a row."""
+        """Return the expression of a window over its partition; of a list, the row's element."""
         text, function = self._names.text, _function(window)
         kind = _RANKS.get(type(function))
         is_shift = isinstance(function, (exp.Lead, exp.Lag))
@@ -348,7 +348,7 @@ class _Level:
     def _placed(
         self, window: exp.Window, function: exp.Expr, order: exp.Expr, kind: str | None
     ) -> exp.Expr:
-        """Compile a rank, LAG or LEAD, as a list."""
+        """Compile a rank, LAG or LEAD as a list with an element per row."""
         spec = window.args.get("spec")
         if spec is not None and not _is_default(spec):
             text = self._names.text

@@ -117,7 +117,7 @@ def window_table(node: WindowTable, names: Names) -> Scope:
 
 
 def bound_of(spec: AnyWindow | SessionBy | None, name: str, zone: str = "") -> Expr:
-    """Return the bound of a window, over its aggregation; with a zone in local time."""
+    """Return a bound of a window over its aggregation, in local time if it has a zone."""
     if zone and name != "window_time":
         return bound_of(spec, name).dt.at_zone(zone)
     if name == "window_start":
@@ -355,7 +355,7 @@ def _check_time(call: _Call, scope: Scope, rows: Rows, spec: AnyWindow) -> None:
 
 
 def _are_within(rows: Rows, spec: AnyWindow) -> bool:
-    """Return whether rows of other windows end in the windows of ``spec`` in which they start."""
+    """Return whether rows of other windows end in those windows of ``spec`` in which they start."""
     if isinstance(spec, CumulatingWindow):
         spec = tumbling(spec.step_us, spec.offset_us)
     windows = rows.in_windows.windows
@@ -372,7 +372,7 @@ def _is_within(rows: Rows, column: str, spec: AnyWindow) -> bool:
 
 
 def ends_within(lives: InWindows, spec: AnyWindow | SessionBy) -> bool:
-    """Return whether ``spec`` counts each row of windows once, in the window in which it starts."""
+    """Return whether each row of windows ends in the window of ``spec`` in which it starts."""
     if not lives.has_rows:
         return True
     if not isinstance(spec, Window) or spec.size_us != spec.every_us:

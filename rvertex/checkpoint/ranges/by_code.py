@@ -138,7 +138,7 @@ def running(
 def frames(
     spec: FrameAggregate, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Restrict frames: keys with their totals, or the rows that later frames may have."""
+    """Restrict frames: keys with their totals, or the rows that later frames may include."""
     keys, own = kept_keys(spec, slots, state), state.tables
     tables = {
         **keys.by_code(state),

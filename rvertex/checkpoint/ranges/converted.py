@@ -28,9 +28,9 @@ def converted_shards(
 ) -> OperatorState:
     """Return the state of ``spec``, an operator of ``new``, made from ``state`` of the old vertex.
 
-    ``old`` is the old vertex with the operators of one shard. ``since`` is the ``time`` of
-    ``converted_operators``, at least the time that a shard has reached. ``reshape`` converts rows
-    to the columns of the new output.
+    ``old`` is the old vertex with the operators of one shard. ``since`` is passed to
+    ``converted_operators`` as ``time``, or the time that a shard has reached if that is later.
+    ``reshape`` converts rows to the columns of the new output.
     """
     now = replace(new, operators=spec.chain)
     shards = shards_in(spec, len(old.operators), state)

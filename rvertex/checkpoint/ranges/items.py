@@ -50,7 +50,7 @@ def merge_state(
 ) -> tuple[OperatorState, tuple[int, ...]]:
     """Return the state of MERGE at a cut, with each channel at its beginning.
 
-    ``lanes`` has the items in transit, by channel. All later items are at or after ``time``. All
+    ``lanes`` has, per channel, its items in transit. All later items are at or after ``time``. All
     items released before are at or before ``reached``, so a replay cannot start before that time.
     """
     header = {"times": [MIN_TIME] * channels, "kinds": [CTI] * channels, "last_cti": time}

@@ -42,7 +42,7 @@ class NotByKeyError(UsageError):
 class SlotRange:
     """The slots ``[lo, hi)`` of ``keys``.
 
-    ``is_first``: the range also gets counters without a key.
+    ``is_first``: counters without a key go to this range.
     """
 
     keys: Keys

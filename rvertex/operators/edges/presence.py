@@ -63,7 +63,7 @@ class Presence:
         heads = heads_of(codes)
         first = group_start(heads)
         count = total - total[first] + deltas[first] + self._count.read()[codes]
-        # Keep one entry per code and instant, with the count after the instant.
+        # Keep one entry per code and instant: the count after all changes at that instant.
         codes, times, count = codes[last], times[last], count[last]
         assert (count >= 0).all(), "more rows of a code end than began"
         head = heads_of(codes)

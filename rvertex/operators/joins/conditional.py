@@ -112,7 +112,7 @@ class ConditionalJoinOperator:
         on = (self.number,)
         output = tuple((column, name) for side, column, name in spec.output if side == "left")
         self._alone: AntiJoinOperator = AntiJoin(on, on, output).open([numbered, marks])
-        #: Buffered matches: they start at or after the first piece whose end is not final.
+        #: Buffered matches, which wait for earlier rows without a match whose end is not known yet.
         self._held = SortedRuns(self._schema)
         self._next = 0
 

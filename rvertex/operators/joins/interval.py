@@ -167,7 +167,7 @@ class IntervalJoinOperator:
             at = _SIDES.index(side)
             schemas[at] = schemas[at].append(pa.field(name, pa.int64()))
         self._numbered = [event_schema(schema) for schema in schemas]
-        #: The port whose starts move, if any do.
+        #: The port whose starts are moved, if any are.
         self._first = 1 if spec.hi_us < 0 else 0
         self._kept = {side: self._columns_of(side, inputs) for side in spec.single}
         ordered = schemas if self._first == 0 else schemas[::-1]

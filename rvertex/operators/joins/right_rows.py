@@ -66,12 +66,12 @@ class RightRows:
         """
         self._schema, self._on, self._tolerance_us = schema, tuple(on), tolerance_us
         holder = memory.holder()
-        #: None: :mod:`rvertex.state.array_spill` counts the rows, too.
+        #: None: :mod:`rvertex.state.array_spill` reports the memory of the rows instead.
         self._holder = holder if moves else None
         self._rows = RowStore(schema)
         self._last = CodeMap(np.int64, _NONE)
         self._measured_rows = self._measured_bytes = 0
-        #: Numbers of events that are in the log, too.
+        #: Numbers of events in memory that are also in the log.
         self._copies: list[np.ndarray] = []
         names = [log_column(schema, name) for name in schema.names]
         types = [plain_type(kind) for kind in schema.types]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SortTogether(SameColumns, SameLifetimes):
-    """Sorts events with equal start. ``ways``: per column, whether descending, and nulls first."""
+    """Sorts events with equal start. ``ways``: per sort column (is descending, has nulls first)."""
 
     by: tuple[str, ...]
     ways: tuple[tuple[bool, bool], ...]

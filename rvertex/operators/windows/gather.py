@@ -279,7 +279,7 @@ class WindowGather:
         yield from out
 
     def _go_on(self, window: int, live: list[pa.RecordBatch]) -> None:
-        """Continue with ``window`` as the first open window, and with these live rows."""
+        """Set the first open window and the live rows."""
         self._live, self._open = live, window
         self._count_live()
 

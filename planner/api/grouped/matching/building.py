@@ -172,7 +172,7 @@ class _Variables:
         return numbers[0]
 
     def _known(self, name: str) -> str | None:
-        """Return the name as the pattern spells it; case counts only where names differ by case."""
+        """Return the name as the pattern spells it; case is ignored if only one name matches."""
         if name in self._numbers:
             return name
         similar = [known for known in self._numbers if known.upper() == name.upper()]

@@ -55,7 +55,7 @@ class _Reader:
         return InvalidPlanError(f"pattern ({self.text.strip()}): {reason}")
 
     def alternation(self) -> Pattern:
-        """Parse parts between bars."""
+        """Parse alternatives, which are separated by ``|``."""
         parts = [self.sequence()]
         while self.take("|"):  # terminates: each pass skips a token
             parts.append(self.sequence())
@@ -71,7 +71,7 @@ class _Reader:
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
     def quantified(self) -> Pattern:
-        """Parse a part and how often it is repeated."""
+        """Parse a part and its quantifier, such as ``+``."""
         part = self.primary()
         mark = self.next
         if mark not in ("*", "+", "?", "{"):

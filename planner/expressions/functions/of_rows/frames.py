@@ -89,7 +89,7 @@ def _evaluate(arrays: list[pa.Array], call: Call) -> pa.Array:
 
 
 def _kept(keys: pa.Array, wanted: np.ndarray, owners: np.ndarray, excluded: str) -> np.ndarray:
-    """Return which rows ``wanted`` EXCLUDE keeps in the frames of their rows ``owners``."""
+    """Return which of the rows ``wanted`` stay after EXCLUDE; ``owners``: the frame of each."""
     is_other: np.ndarray = wanted != owners
     if excluded == "row":
         return is_other
@@ -102,7 +102,7 @@ def _kept(keys: pa.Array, wanted: np.ndarray, owners: np.ndarray, excluded: str)
 def _of_groups(
     keys: pa.Array, at: np.ndarray, count: np.ndarray, frame: Frame
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of each frame's first and last row for GROUPS: groups of peers count."""
+    """Return the positions of each frame's first and last row, counted in groups of peers."""
     texts, rows = flat(keys)
     codes = texts.dictionary_encode(null_encoding="encode").indices.to_numpy()
     is_new = np.ones(len(rows), bool)
@@ -121,7 +121,7 @@ def _of_groups(
 def _of_distances(
     keys: pa.Array, starts: np.ndarray, lengths: np.ndarray, frame: Frame
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of each frame's first and last row for RANGE: distances of sort keys."""
+    """Return the positions of each RANGE frame's first and last row, by distance of sort keys."""
     values, _ = flat(keys)
     is_null = values.is_null().to_numpy(zero_copy_only=False)
     numbers = _numbers(values)

@@ -49,7 +49,7 @@ _depth: ContextVar[int] = ContextVar("lambda_depth", default=0)
 def lambda_call(
     function: str, args: Sequence[Node], roles: Sequence[str], made: Callable[..., Node]
 ) -> Call:
-    """Build the call of a function; ``made`` returns the body for one column per role.
+    """Build the call of a function; ``made`` builds the body from a column per parameter.
 
     Raises:
         InvalidPlanError: the body calls Python code.
@@ -203,5 +203,5 @@ FUNCTIONS = {
         "list.reduce", _resolve_reduce, with_rows(_reduce), _shown("reduce", 2)
     ),
 }
-#: The number of a function's own arguments; the columns that its body reads follow them.
+#: The number of a function's own arguments; further arguments are columns that its body reads.
 OWN_ARGUMENTS = {"list_transform": 1, "list_filter": 1, "list_reduce": 2}

@@ -40,7 +40,7 @@ def _resolve_same(call: Call) -> Node | None:
 
 
 def _resolve_flat(call: Call) -> Node | None:
-    """Resolve a function of a list whose elements can be compared."""
+    """Set the types of a function of a list, whose elements must be comparable."""
     kind = arg_types(call)[0]
     return None if is_list(kind) and pa.types.is_nested(kind.value_type) else _resolve_same(call)
 

@@ -1,7 +1,7 @@
 """Functions in the conditions and measures of a row pattern (MATCH), such as FIRST and LAST.
 
 A call is a placeholder for a value of the rows matched so far. It has a type, but cannot be
-evaluated outside of a pattern: :mod:`planner.api.grouped.matching` replaces it by a column.
+evaluated: :mod:`planner.api.grouped.matching` replaces it by a column.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Text as other engines write it: doubles, and the upper and lower case of letters.
 
-Digits are the fewest that give the same double; Java writes a second one where one is enough. Java
-also has letters that become longer in another case: ``SS`` for ``ß``.
+A double is written with the fewest digits that give the same double; Java writes two digits where
+one is enough. In Java some letters become longer in another case: ``ß`` becomes ``SS``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SPECIAL = {"upper": _LONGER, "title": _LONGER, "lower": r"[\x{130}\x{3A3}]"}
 class _Style:
     """How doubles are written."""
 
-    #: Powers of ten from which, and up to which (exclusive), there is no exponent.
+    #: Range of powers of ten, ``[low, high)``, that are written without an exponent.
     low: int
     high: int
     #: The text after a whole number, and after a single digit before an exponent.
@@ -107,7 +107,7 @@ def _resolve_case(call: Call) -> Node | None:
 
 
 def _cased(values: Sequence[Value], call: Call) -> Value:
-    """Change case as Java does; by Arrow, which maps letters one by one, only if that is equal."""
+    """Change case as Java does; use Arrow only if no letter changes its length."""
     (value,) = values
     case: str = call.option("case")
     is_special: Any = pc.match_substring_regex(value, _SPECIAL[case])

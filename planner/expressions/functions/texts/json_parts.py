@@ -50,7 +50,7 @@ def _elements(text: str) -> list[str] | None:
 
 
 def _has(held: Any, part: Any) -> bool:
-    """Return whether ``held`` has all of ``part``, in any order and any number in lists."""
+    """Return whether ``held`` has all of ``part``; order and repetitions in lists are ignored."""
     if isinstance(held, dict) and isinstance(part, dict):
         return all(key in held and _has(held[key], value) for key, value in part.items())
     if isinstance(held, list) and isinstance(part, list):
@@ -268,7 +268,7 @@ class JsonParts(Functions[E]):
         sql="JSON_CHANGED",
     )
     def json_changed(self, path: object, value: object, kind: str) -> E:
-        """Change JSON at a path: ``kind`` is set, replace, insert, after (insert) or remove."""
+        """Change JSON at a path; ``kind``: set, replace, insert, after (insert) or remove."""
         return self._call("json_changed", path, value, kind=kind)
 
     @PARTS.function(
@@ -280,7 +280,7 @@ class JsonParts(Functions[E]):
 
     @PARTS.function(pa.string(), _of(_sorted, pa.string()), spark=not_in_batch, sql="JSON_SORTED")
     def json_sorted(self) -> E:
-        """Write equal JSON alike: shorter keys first, the last value of a key, no spaces."""
+        """Write JSON in PostgreSQL's order of keys, so that equal values have equal texts."""
         return self._call("json_sorted")
 
     @PARTS.function(

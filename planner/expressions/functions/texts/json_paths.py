@@ -72,7 +72,7 @@ def json_key(name: str) -> str:
 
 
 def json_paths(keys: Sequence[str]) -> list[str]:
-    """Return the paths that a list of keys may mean: digits are a list index or a field's name."""
+    """Return the possible paths of a list of keys: digits are a list index or a field's name."""
     steps = [
         [f"[{int(key)}]", json_key(key)] if key.isascii() and key.isdigit() else [json_key(key)]
         for key in keys
@@ -202,7 +202,7 @@ def _of(
 
 
 def _one_value(call: Call) -> Node | None:
-    """Type a function of a path to one value."""
+    """Set the types of a function of a path that has one value."""
     path = call.option("path")
     if is_wild(json_steps(path)):
         raise InvalidPlanError(

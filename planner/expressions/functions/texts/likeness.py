@@ -30,7 +30,7 @@ def edits(one: str, other: str) -> int:
     """Return the number of characters to insert, delete or replace to turn ``one`` into ``other``.
 
     Source: Hyyrö, "A bit-vector algorithm for computing Levenshtein and Damerau edit distances":
-    a column of the table of distances is kept as the bits of its steps up and of its steps down.
+    two integers hold a column of the distance table: the bits of its +1 and of its -1 steps.
     """
     if not one:
         return len(other)

@@ -43,7 +43,7 @@ def group_count(pattern: str) -> int:
 
 
 def absent_as_empty(pattern: str, group: int) -> bool:
-    """Return whether an empty group always means that the match left it out, as in ``(a)(b)?``.
+    """Return whether an empty group always means that it took no part in the match (``(a)(b)?``).
 
     Raises:
         InvalidPlanError: an empty group may be of either kind.
@@ -64,7 +64,8 @@ def _groups(pattern: str) -> tuple[dict[int, str], set[int]]:
     """Return the body of each group, and the groups that a match may leave out (`?`, `*`, `|`)."""
     bodies: dict[int, str] = {}
     optional: set[int] = set()
-    #: For each open parenthesis: its group (0: none), where its body begins, the groups before it.
+    #: For each open parenthesis: its group (0: none), where its body begins, and the group count
+    #: before it.
     begun, count = [(0, 0, 0)], 0
     has_choice = [False]
     for match in _PARTS.finditer(f"{pattern})"):

@@ -33,7 +33,7 @@ _WILD = {"%": ".*", "_": "."}
 
 
 def checked(check: Callable[[Call], object], result: pa.DataType) -> Callable[[Call], Node | None]:
-    """Resolve a function of texts whose options pass ``check``."""
+    """Return the typing rule of a function of texts that calls ``check`` on its options."""
     resolve = of_texts(result)
 
     def checking(call: Call) -> Node | None:

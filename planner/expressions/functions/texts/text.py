@@ -137,7 +137,7 @@ def _spark_replace(call: Call, a: str) -> str:
 
 
 def not_empty(call: Call, name: str, write: Callable[[str], str]) -> str:
-    """Write a call with an option that must not be empty."""
+    """Return the function that writes a call in SQL, and raises for an empty option."""
     value = call.option(name)
     if not isinstance(value, SparkText):
         return write(quoted(value))

@@ -131,7 +131,7 @@ def translation(characters: str, others: str) -> dict[int, str | None]:
 
 
 def _concat_ws(values: Sequence[Value], call: Call) -> Value:
-    """Join the values of each row, skipping nulls; Arrow needs help for rows of only nulls."""
+    """Join the values of each row, skipping nulls; a row of only nulls gives an empty text."""
     separator = dict(call.options).get("separator")
     texts = values if separator is not None else values[1:]
     between = values[0] if separator is None else pa.scalar(separator)

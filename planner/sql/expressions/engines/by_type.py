@@ -151,7 +151,7 @@ def tried(node: exp.Expr, compiler: Compiler) -> Expr | None:
 
 
 def _bits(value: Expr, kind: pa.DataType) -> int:
-    """Return the bits of an integer in Spark, where a small literal has 32."""
+    """Return the width of an integer in Spark, in bits; small literals have 32."""
     if isinstance(value.node, Literal) and isinstance(value.node.literal, int):
         return 32 if -_INT32 <= value.node.literal < _INT32 else 64
     return int(kind.bit_width)

@@ -47,7 +47,7 @@ def _method(function: Function) -> Callable[..., Expr]:
 
 
 def _taken(parameter: inspect.Parameter, value: Expr) -> Any:
-    """Return an argument as the method takes it: an expression, or the value of a literal."""
+    """Return an argument in the method's form: an expression, or the value of a literal."""
     kind = VARYING_KINDS.get(str(parameter.annotation)) or _KINDS.get(str(parameter.annotation))
     node = value.node
     if kind is None or (not isinstance(node, Literal) and parameter.annotation not in _KINDS):

@@ -29,4 +29,4 @@ class Compiler(Protocol):
     def knowing(
         self, types: Mapping[str, pa.DataType], special: Callable[[exp.Expr], Expr | None]
     ) -> Compiler:
-        """Return a compiler with more columns that tries ``special`` first."""
+        """Return a compiler with more columns; ``special`` compiles a node first, if it can."""

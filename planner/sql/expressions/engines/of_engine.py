@@ -98,7 +98,7 @@ def built(
 
 
 def compared_lists(node: exp.Expr, left: Expr, right: Expr, schema: pa.Schema) -> tuple[Expr, Expr]:
-    """Return both sides of ``=`` and ``<>``: lists of one kind of elements as JSON.
+    """Return both sides of ``=`` and ``<>``; lists are compared as JSON.
 
     In lists, as in PostgreSQL and DuckDB, nulls equal nulls.
     """
@@ -265,7 +265,7 @@ def check_written(node: exp.Expr, kind: pa.DataType, compiler: Compiler) -> None
 
 
 def is_written(kind: pa.DataType, engine: str) -> bool:
-    """Return whether the dialect writes such a value as text between other texts."""
+    """Return whether the dialect defines the text of such a value, when it is joined to texts."""
     types = pa.types
     is_plain = types.is_integer(kind) or types.is_boolean(kind)
     is_other = is_number(kind) or types.is_date(kind) or types.is_timestamp(kind)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def json_value(value: Expr) -> Expr:
-    """Return a value inside of a JSON text, without the text of a JSON that is built here."""
+    """Return a value inside of a JSON text; if the JSON is built in the query, the value itself."""
     node = value.node
     is_built = isinstance(node, Call) and node.function == "to_json"
     return type(value)(node.args[0]) if is_built and isinstance(node, Call) else value

@@ -38,7 +38,7 @@ _ORIGIN_US = 946_857_600_000_000
 
 
 def shaped(node: exp.Expr, compiler: Compiler) -> Expr | None:
-    """Compile a call whose form is listed here; None: its form is not."""
+    """Compile a call that has one of these forms; None: it has another form."""
     if isinstance(node, exp.Anonymous):
         build = _NAMED.get(node.name.upper())
     else:
@@ -81,7 +81,7 @@ def _is_finite(node: exp.Expr, compiler: Compiler) -> Expr:
 
 
 def _unnamed(place: int, compiler: Compiler) -> str:
-    """Return the name of a field without one."""
+    """Return the name that an unnamed field gets."""
     engine = compiler.text.engine.name
     if engine == "flink":
         return f"EXPR${place - 1}"

@@ -74,7 +74,7 @@ def json_value(parser: Any) -> exp.Expr:
         _read_other(parser, others)
     if any(others.values()):
         ends: list[exp.Expr | None] = [others["EMPTY"], others["ERROR"]]
-        if kind is not None:  # texts until the cast to the type of RETURNING
+        if kind is not None:  # texts, cast to the type of RETURNING later
             ends = [None if end is None else exp.cast(end, "VARCHAR") for end in ends]
         made = _with_others(made, *ends, is_strict=is_strict)
     if kind is not None:
@@ -112,8 +112,8 @@ def _with_others(
 ) -> exp.Expr:
     """Return the value, or ``empty`` or ``error`` instead.
 
-    In strict mode ``empty`` replaces a JSON null, ``error`` for an object, list, missing path or no
-    JSON. In lax mode ``empty`` is for all of these.
+    In strict mode ``empty`` replaces a JSON null, and ``error`` replaces an object, a list, a
+    missing path and invalid JSON. In lax mode ``empty`` replaces all of these.
     """
     held, path = call.expressions
 
@@ -237,7 +237,7 @@ def generated(parser: Any, column: exp.Expr | None) -> None:
 
 
 def counts_from_zero(tokens: Sequence[Token]) -> bool:
-    """Return whether these tokens of an UNNEST end with ``WITH OFFSET``."""
+    """Return whether the tokens of an UNNEST end with ``WITH OFFSET``."""
     return (TokenType.WITH, TokenType.OFFSET) in itertools.pairwise(t.token_type for t in tokens)
 
 

@@ -89,7 +89,7 @@ def _is_pair(node: exp.Expr) -> bool:
 
 
 def _move(node: exp.Anonymous) -> None:
-    """Rewrite ``DATE_ADD(t, INTERVAL 1 DAY)`` as a sum."""
+    """Rewrite ``DATE_ADD(t, INTERVAL 1 DAY)`` as ``t + INTERVAL 1 DAY``."""
     given = node.expressions
     if len(given) == 2 and isinstance(given[1], exp.Interval):
         made: exp.Expr = exp.Paren(

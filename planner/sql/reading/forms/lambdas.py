@@ -1,4 +1,4 @@
-"""Functions with lambdas over two lists or over maps, as lambdas over one list of pairs.
+"""Rewrites functions with lambdas over two lists or a map: lambdas over one list of pairs.
 
 ``ZIP_WITH``, ``MAP_FILTER``, ``TRANSFORM_VALUES``, ``TRANSFORM_KEYS``, ``LIST_REDUCE`` without a
 start, and DuckDB's ``[x * 2 FOR x IN list IF x > 1]``.
@@ -144,7 +144,7 @@ def _keys(given: list[exp.Expr]) -> exp.Expr | None:
 
 
 def _both(given: list[exp.Expr]) -> exp.Expr | None:
-    """Rewrite ksqlDB's ``TRANSFORM(map, (k, v) => key, (k, v) => value)``."""
+    """Rewrite ksqlDB's ``TRANSFORM(map, (k, v) => key, (k, v) => value)`` with two lambdas."""
     bodies = [_of_pair(part, _ENTRIES) for part in given[1:]]
     made = [body and _call("LIST_TRANSFORM", _entries(given[0]), body) for body in bodies]
     return _call("AS_MAP", *made) if all(made) else None  # type: ignore[arg-type]

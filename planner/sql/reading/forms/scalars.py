@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _NATIVE = re.compile(r"@([A-Z_]+)\(")
-#: Compiled functions that no text can name; the others behind ``@`` are not replaced again.
+#: Internal functions, which a query cannot name. Other names with ``@`` are not rewritten again.
 _INTERNAL = (
     *("REGEXP_SPLIT", "LIST_POSITION", "LENGTH", "MAP_FROM_ENTRIES", "LIST_CONCAT", "SEQUENCE"),
     *("LIST_ITEM", "HEAD", "TAIL", "LIST_ZIP", "FIELD", "TO_TIMESTAMP", "REGEXP_MATCH"),
@@ -38,7 +38,7 @@ _EXTRACT_PATH = re.compile("JSONB?_EXTRACT_PATH(_TEXT)?")
 #: Formats of TO_NUMBER whose texts are digits, commas, a point and a dollar sign.
 _NUMBER_FORMAT = re.compile(r"\$?[90,G]+([.D][90]+)?")
 _STEP = re.compile(r"""(?!-\d+$)[^"'@\\]+""")
-#: ARRAY_APPEND and ARRAY_PREPEND of a null list in PostgreSQL and DuckDB, by the last word.
+#: Templates of ARRAY_APPEND and ARRAY_PREPEND for a list that may be null, by the last word.
 _OF_NO_LIST = {
     "APPEND": "CASE WHEN @1 IS NULL THEN ARRAY[@2] ELSE @LIST_CONCAT(@1, ARRAY[@2]) END",
     "PREPEND": "CASE WHEN @2 IS NULL THEN ARRAY[@1] ELSE @LIST_CONCAT(ARRAY[@1], @2) END",
@@ -53,7 +53,7 @@ _STARTS = {
     "FLOAT": _FLOATS,
     "DOUBLE": _FLOATS,
 }
-#: A mark of nodes that are compiled as they are.
+#: The key in ``meta`` of nodes that must not be rewritten again.
 _DONE = "native"
 _NODES: dict[type[exp.Expr], str] = {
     exp.StrToMap: "STR_TO_MAP",
@@ -226,7 +226,7 @@ def _named_groups(names: exp.Array) -> str:
 
 
 def _is_unknown_list(name: str, given: list[exp.Expr]) -> bool:
-    """Return whether a list is filled in more than one dimension, or extended at position 0."""
+    """Return whether a list call is unsupported: more than one dimension, or position 0."""
     if name == "ARRAY_FILL" and len(given) == 2:
         return not (isinstance(given[1], exp.Array) and len(given[1].expressions) == 1)
     is_insert = name == "ARRAY_INSERT" and len(given) == 3
@@ -242,7 +242,7 @@ _PATH_LISTS = ("JSONB_PATH_QUERY_ARRAY", "JSON_PATH_QUERY_ARRAY")
 
 
 def _of_pair(name: str, second: exp.Expr) -> str | None:
-    """Return the template of a call whose second argument decides; None: it is another.
+    """Return the template that the second argument selects; None: it selects none.
 
     ``LATEST_BY_OFFSET(x, FALSE)`` of ksqlDB, and ``JSONB_PATH_QUERY_ARRAY(j, path)``.
     """

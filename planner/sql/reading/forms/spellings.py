@@ -1,4 +1,4 @@
-"""Translate clauses and literals of other engines into the spellings that are compiled.
+"""Rewrites clauses and literals of other engines in the spellings that are compiled.
 
 ``GROUP BY a WITH ROLLUP``, lists in SELECT that become rows, GENERATE_SERIES of literals in FROM,
 ``x IS JSON``, and ``$1`` in replacements.
@@ -174,7 +174,7 @@ def _series(table: exp.Table, error: Error) -> exp.Expr:
 
 
 def _moments(ends: list[exp.Expr | None]) -> list[str]:
-    """Return the times between two literals with a step; none: they are no such literals."""
+    """Return the times between two literals, with a step; none: the arguments have another form."""
     first, last, step = (*ends, None)[:3]
     texts = [part.this for part in (first, last) if isinstance(part, exp.Cast)]
     if len(texts) != 2 or not all(isinstance(t, exp.Literal) for t in texts):

@@ -211,9 +211,9 @@ def _with_absolutes(tokens: list[Token]) -> list[Token]:
 
 def _operand_end(tokens: list[Token], at: int) -> int:
     """Return the last place of the operand: a sign, then a name, a number, a call or brackets."""
-    while tokens[at].token_type is TokenType.DASH and at + 1 < len(tokens):  # ends: the text does
+    while tokens[at].token_type is TokenType.DASH and at + 1 < len(tokens):  # ends with the text
         at += 1
-    while at + 2 < len(tokens) and tokens[at + 1].token_type is TokenType.DOT:  # ends: the text
+    while at + 2 < len(tokens) and tokens[at + 1].token_type is TokenType.DOT:  # ends with the text
         at += 2
     if tokens[at].token_type in _OPENING:
         return _end(tokens, at)

@@ -63,7 +63,7 @@ class Conditions:
         }
 
     def of_fresh(self, rows: pa.RecordBatch, order: np.ndarray) -> np.ndarray | None:
-        """Return the symbols of new rows, in ``order``; None: a condition reads neighbours."""
+        """Return the symbols of new rows, in this order; None: a condition reads neighbours."""
         if not self.is_by_row:
             return None
         columns = {i: rows.column(leaf.column) for i, leaf in self._leaves.items()}
@@ -160,7 +160,7 @@ class Conditions:
     def _moved(
         self, numbers: np.ndarray, starts: np.ndarray, at: np.ndarray
     ) -> dict[int, pa.Array]:
-        """Return the columns of the leaves, for the rows at positions ``at``."""
+        """Return the columns that the conditions read, for the rows at positions ``at``."""
         places = self._store.places(numbers)
         table = self._store.table()
         columns: dict[int, pa.Array] = {}
@@ -184,7 +184,7 @@ class Conditions:
 
 
 def _picked(spec: MatchParts, variable: int) -> list[Leaf]:
-    """Return the leaves that the condition of ``variable`` reads."""
+    """Return the row values (leaves) that the condition of ``variable`` reads."""
     condition = spec.conditions[variable]
     assert condition is not None, variable
     return [spec.condition_leaves[i] for i in condition.leaves]

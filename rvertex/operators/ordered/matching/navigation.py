@@ -77,7 +77,7 @@ class Spans:
 
 
 class Reader:
-    """Computes leaves of spans, as columns."""
+    """Computes leaves (see the module) of spans, as columns."""
 
     def __init__(self, leaves: Sequence[Leaf], names: tuple[str, ...], payload: pa.Schema) -> None:
         """Read ``leaves`` from rows of schema ``payload``; ``names`` are the variables' names."""
@@ -104,7 +104,7 @@ class _Reading:
         self._of: dict[tuple[int, ...] | None, tuple[np.ndarray, np.ndarray]] = {}
 
     def column(self, leaf: Leaf) -> pa.Array:
-        """Return the values of one leaf, one per span."""
+        """Return the values of one leaf (see the module), one per span."""
         spans = self._spans
         if leaf.kind == "match_number":
             return pa.array(spans.match)

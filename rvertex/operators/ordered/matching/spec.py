@@ -40,7 +40,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class MatchParts:
-    """A pattern per key, and the output of its matches."""
+    """What to match in the rows of each key, and what to emit for a match."""
 
     keys: tuple[str, ...]
     pattern: Pattern
@@ -58,7 +58,7 @@ class MatchParts:
 
     @property
     def context(self) -> tuple[int, int]:
-        """How many rows before and after a row the leaves read."""
+        """How many rows before and after a row the leaves (row values in expressions) read."""
         moves = [leaf.move for leaf in (*self.condition_leaves, *self.measure_leaves)]
         return max([0, *(-move for move in moves)]), max([0, *moves])
 

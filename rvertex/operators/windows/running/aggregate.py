@@ -177,7 +177,7 @@ class _Running:
         self._results.push(pa.RecordBatch.from_arrays([*times, *payload], schema=self._schema))
 
     def _forget(self, promise: int) -> None:
-        """Drop keys that are not active any more, and the known values of ended sessions."""
+        """Drop keys that are not active any more, and the distinct values of ended sessions."""
         if self._keys.is_crowded() and (needed := self._steps.needed(promise)) is not None:
             kept = np.flatnonzero(needed)
             self._keys.keep(kept)

@@ -145,7 +145,7 @@ def _sorted(node: exp.Expr, engine: str, error: Error) -> exp.Expr | None:
 
 def _plainly_sorted(held: exp.Expr) -> exp.Expr:
     made = exp.ArraySort(this=held)
-    made.meta["native"] = True  # so no engine's default order of nulls applies
+    made.meta["native"] = True  # so that no dialect's default order of nulls is applied later
     return made
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _Error: TypeAlias = "Callable[[exp.Expr, str], Exception]"
-#: Generators that emit a position before the element; generators that keep rows without one.
+#: Generators that emit a position before the element; generators that keep rows without elements.
 _PLACED = (exp.Posexplode, exp.PosexplodeOuter)
 _OUTER = tuple(exp.FUNCTION_BY_NAME[name] for name in ("EXPLODE_OUTER", "POSEXPLODE_OUTER"))
 _NAMES = {"STACK": ("col", 0), "INLINE": ("col", 1), "INLINE_OUTER": ("col", 1)}
@@ -94,7 +94,7 @@ def _of_list(select: exp.Select, part: exp.Expr, error: _Error) -> None:
 def _rows(
     select: exp.Select, part: exp.Expr, call: exp.Expr, listed: exp.Expr, named: list[str]
 ) -> None:
-    """Replace a part of the list by columns of ``LATERAL VIEW EXPLODE(listed) AS named``."""
+    """Replace a SELECT item by columns of ``LATERAL VIEW EXPLODE(listed) AS named``."""
     columns = [exp.to_identifier(name) for name in named]
     is_outer = type(call) in _OUTER
     kind = exp.Posexplode if type(call) in _PLACED else exp.Explode

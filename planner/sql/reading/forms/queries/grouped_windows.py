@@ -17,7 +17,7 @@ _WRAPPERS = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)
 
 
 def with_grouped_windows(select: exp.Select) -> None:
-    """Replace a SELECT by one of its groups, if it has window functions and GROUP BY."""
+    """Rewrite a SELECT that has window functions and GROUP BY: its groups become a subquery."""
     group = select.args.get("group")
     if group is None or any(group.args.get(part) for part in ("rollup", "cube", "grouping_sets")):
         return
@@ -42,7 +42,7 @@ class _Split:
         self._found: list[tuple[exp.Expr, str]] = []
 
     def _key(self, part: exp.Expr) -> exp.Expr:
-        """Return a key as an expression: the list has it if it is a number or an alias."""
+        """Return the expression of a key, which may be the number or alias of a SELECT item."""
         if isinstance(part, exp.Literal) and part.is_int:
             place = int(part.name)
             listed = self._select.expressions

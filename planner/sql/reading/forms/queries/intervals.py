@@ -1,4 +1,4 @@
-"""Reads intervals as Flink and Spark write them: of two units, as a span, made by a call."""
+"""Parses intervals of Flink and Spark: with two units, as a span, or as a call."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _is_short(interval: exp.Interval) -> bool:
 
 
 def whole_interval(made: exp.Expr | None, text: exp.Expr | None) -> exp.Expr | None:
-    """Return an interval with all of its text; sqlglot keeps one number and its unit alone."""
+    """Return an interval with its whole text, of which sqlglot keeps only one number and unit."""
     if not isinstance(made, exp.Interval) or not isinstance(text, exp.Literal):
         return made
     made.set("fraction_in_string", None)
@@ -87,7 +87,7 @@ def whole_interval(made: exp.Expr | None, text: exp.Expr | None) -> exp.Expr | N
 def _spelled(written: str) -> str:
     """Return ``1 day 02:03:04``, ``1 day ago`` and ``-1 day 2 hours`` as months and microseconds.
 
-    In the last one the sign applies to the days only. Another text is returned unchanged.
+    In ``-1 day 2 hours`` the sign applies to the days only. Any other text is returned unchanged.
     """
     text, past = re.subn(r"\s+ago$", "", written.strip("@ "), flags=re.IGNORECASE)
     clock = _CLOCK.search(text)
@@ -108,7 +108,7 @@ def _spelled(written: str) -> str:
 
 
 def lengths(node: exp.Expr) -> tuple[int, int] | None:
-    """Return the months and microseconds of an interval; None: it is none that is known here."""
+    """Return the months and microseconds of an interval; None: it has an unknown form."""
     if isinstance(node, exp.Paren):
         return lengths(node.this)
     if isinstance(node, exp.Add):

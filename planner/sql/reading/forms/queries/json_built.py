@@ -62,7 +62,7 @@ def _text(node: exp.Expr) -> exp.Expr:
 
 
 def _value(node: exp.Expr, *, keeps: bool) -> exp.Expr | None:
-    """Return the text of a value, which is null for one that is absent; None: it always is."""
+    """Return the text of a value, null if it is absent at run time; None: it is always absent."""
     null = exp.Literal.string("null")
     if isinstance(node, exp.Null):
         return null if keeps else None

@@ -165,7 +165,7 @@ def _put(
 
 
 def _columns(select: exp.Select, called: str, names: Container[str]) -> list[exp.Column]:
-    """Return the columns of a SELECT that name a value of the LATERAL ``called``."""
+    """Return the columns of a SELECT that refer to the LATERAL named ``called``."""
     listed = {part.alias_or_name.lower() for part in select.expressions}
     columns = []
     for column in select.find_all(exp.Column):

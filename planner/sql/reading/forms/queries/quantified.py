@@ -8,7 +8,7 @@ from planner.sql.reading.forms.queries.engines.places import place
 
 
 def quantified(node: exp.Expr) -> None:
-    """Rewrite ``x = ANY (SELECT ...)`` as IN, others as EXISTS, where null equals false."""
+    """Rewrite ``x = ANY (SELECT ...)`` as IN, and others as EXISTS if null may count as false."""
     if isinstance(node, exp.Anonymous):  # sqlglot parses ``ALL (list)`` as a call
         if node.name.upper() != "ALL" or len(node.expressions) != 1:
             return
@@ -101,7 +101,7 @@ def in_list(value: exp.Expr, held: exp.Expr) -> exp.Expr:
 
 
 def _is_condition(node: exp.Expr) -> bool:
-    """Return whether a node is a side of ANDs and ORs in WHERE, where null acts as false."""
+    """Return whether a node is part of the ANDs and ORs of a WHERE, where null counts as false."""
     around = node.parent
     while isinstance(around, exp.And | exp.Or | exp.Paren):  # terminates: a tree is finite
         around = around.parent
@@ -115,7 +115,7 @@ def _without_parens(node: exp.Expr) -> exp.Expr:
 
 
 def _extreme(around: exp.Expr, query: exp.Query, *, is_any: bool) -> exp.Expr | None:
-    """Return ``x >= ALL (SELECT y ...)`` as a comparison with the greatest y, for a side of OR.
+    """Rewrite ``x >= ALL (SELECT y ...)`` within OR as a comparison with the greatest y.
 
     The comparison is true if there is no y, and not true if a y is null.
     """

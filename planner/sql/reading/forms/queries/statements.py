@@ -1,4 +1,4 @@
-"""Statements of other engines in their tokens: cursors, variables, and watermarks of columns.
+"""Rewrites tokens of other engines' statements: cursors, variables, watermarks of columns.
 
 ``DECLARE c CURSOR FOR q`` is the query, and ``FETCH`` has no effect. ksqlDB's ``DEFINE name = 'x'``
 replaces ``${name}`` in the text behind it. ``ts TIMESTAMP LATENESS INTERVAL '1' MINUTE`` declares

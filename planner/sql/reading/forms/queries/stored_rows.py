@@ -62,7 +62,7 @@ def _name(node: exp.Expr) -> str:
 
 
 def _is_unstored(node: exp.Expr) -> bool:
-    """Return whether a node is a CREATE TABLE with columns, whose rows no option locates."""
+    """Return whether a node is a CREATE TABLE with columns, but no option such as a path."""
     if not _has_columns(node):
         return False
     options = node.args.get("properties")

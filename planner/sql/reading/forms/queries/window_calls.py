@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-#: Window function among the keys -> the one in FROM, and whether its slide is first there.
+#: A window function in GROUP BY -> its name in FROM, and whether the slide is its first argument.
 GROUPED = {
     "TUMBLE": "TUMBLE",
     "HOP": "HOP",

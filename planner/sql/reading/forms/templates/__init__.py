@@ -1,7 +1,7 @@
 """Functions that are written as other functions, by name and number of arguments.
 
-A template names its arguments ``@1``, ``@2`` and so on. It may use other templates. Functions whose
-name begins with ``@`` are compiled ones, which no text can name.
+A template names its arguments ``@1``, ``@2`` and so on. It may use other templates. A function
+whose name begins with ``@`` is internal: a query cannot name it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OBJECT = (
     "FILTER (WHERE @1 IS NOT NULL), ',') || '}'"
 )
 _EVEN = "CASE WHEN @1 - FLOOR(@1) = 0.5 THEN 2 * ROUND(@1 * 0.5) ELSE ROUND(@1) END"
-#: Near 0 a difference loses digits; Kahan's quotients of two such differences do not.
+#: Near 0 a difference loses digits; Kahan's formula, a quotient of two differences, does not.
 _SMALL = "CASE WHEN ABS(CAST(@1 AS DOUBLE)) < 0.5 THEN {0} ELSE {1} END"
 _EPOCH = "DATE '1970-01-01'"
 _IN_TEXT = "CASE WHEN LENGTH(@1) + @2 < 0 THEN '' ELSE {0} END"

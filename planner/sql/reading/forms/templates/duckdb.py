@@ -9,7 +9,7 @@ _PLACES = "@SEQUENCE(1, CARDINALITY(@1), 1)"
 #: The characters of a text, each once.
 _SET = "ARRAY_DISTINCT(@REGEXP_EXTRACT_ALL({0}, '(?s).'))"
 _BOTH = f"CARDINALITY(ARRAY_INTERSECT({_SET.format('@1')}, {_SET.format('@2')}))"
-#: Raises an error, by a step of 0, if a text is empty.
+#: Raises an error if a text is empty, because the step is then 0.
 _NOT_EMPTY = "@SEQUENCE(1, 1, SIGN(LENGTH(@1) * LENGTH(@2)))"
 _FROM_EPOCH = "TIMESTAMP '1970-01-01 00:00:00' + INTERVAL '1' MICROSECOND * "
 _MEAN = f"ARRAY_SUM(@1) / CAST(NULLIF({_SIZE}, 0) AS DOUBLE)"
@@ -74,7 +74,7 @@ _LISTS: dict[tuple[str, int], str] = {
 _TEXTS: dict[tuple[str, int], str] = {
     **dict.fromkeys(
         (("HAMMING", 2), ("MISMATCHES", 2)),
-        # Texts of other lengths, and empty ones, raise an error by a step of 0.
+        # Texts of different lengths and empty texts raise an error, because the step is 0.
         "CARDINALITY(FILTER(@SEQUENCE(1, LENGTH(@1), "
         "CASE WHEN LENGTH(@1) <> LENGTH(@2) THEN 0 ELSE SIGN(LENGTH(@1) + 0 * LENGTH(@2)) END), "
         "i -> SUBSTRING(@1, i, 1) <> SUBSTRING(@2, i, 1)))",
@@ -156,7 +156,7 @@ _AGGREGATES: dict[tuple[str, int], str] = {
 
 
 def _also_of_arrays(known: dict[tuple[str, int], str]) -> dict[tuple[str, int], str]:
-    """Return the templates; each LIST_X is also there under the name ARRAY_X."""
+    """Return the templates, with each LIST_X also under the name ARRAY_X."""
     more = {
         (name.replace("LIST_", "ARRAY_", 1), count): template
         for (name, count), template in known.items()
@@ -167,7 +167,7 @@ def _also_of_arrays(known: dict[tuple[str, int], str]) -> dict[tuple[str, int], 
     return {call: t for call, t in more.items() if call[0] not in taken} | known
 
 
-#: LIST_DISTINCT, LIST_SUM, LIST_MIN and LIST_MAX are compiled.
+#: These have no template: the compiler knows them.
 _COMPILED = ("LIST_SUM", "LIST_MIN", "LIST_MAX", "LIST_DISTINCT")
 
 DUCKDB = {

@@ -6,7 +6,7 @@ from sqlglot import exp
 
 
 def place(made: exp.Expr, at: exp.Expr) -> None:
-    """Show a new tree in messages where a node of the text is."""
+    """Give a new tree the place in the text of an existing node, for messages."""
     found = next((node.meta for node in at.walk() if "start" in node.meta), None)
     if found is None:
         return

@@ -19,7 +19,7 @@ _PUT = {"JSONB_SET": ("set", "replace"), "JSONB_INSERT": ("after", "insert")}
 
 
 def of_postgres(node: exp.Expr) -> exp.Expr | None:
-    """Return the tree that is compiled for a node; None: the node itself is."""
+    """Return the tree to compile in place of a node; None: the node itself."""
     value, other = node.this, node.args.get("expression")
     if type(node) in _CALLED:
         name, parts = _CALLED[type(node)]
@@ -74,7 +74,7 @@ def _removed(held: exp.Expr, path: exp.Expr) -> exp.Expr:
 
 
 def _path(node: exp.Expr) -> exp.Expr:
-    """Return a path as a text, also of ``ARRAY['a', '0']``."""
+    """Return a path as a text; the path may be written as ``ARRAY['a', '0']``."""
     if isinstance(node, exp.Array) and all(isinstance(e, exp.Literal) for e in node.expressions):
         return exp.Literal.string("{" + ",".join(e.name for e in node.expressions) + "}")
     return node

@@ -19,7 +19,7 @@ _PAIRS = "(a, b) IN (SELECT ...) belongs in WHERE, without NOT: write EXISTS or 
 #: The start and end of the interval ``(@s, @e)``, which may be swapped; a NULL is the end.
 _LOW = 'CASE WHEN "@e" < "@s" OR "@s" IS NULL THEN "@e" ELSE "@s" END'
 _HIGH = 'CASE WHEN "@e" < "@s" OR "@s" IS NULL THEN "@s" ELSE "@e" END'
-#: OVERLAPS of bounds as the standard defines it, which excludes the ends, and as Flink does.
+#: OVERLAPS as the SQL standard defines it, without the ends, and as Flink does, with the ends.
 _OVERLAPS = (
     '("@a" > "@c" AND NOT ("@a" >= "@d" AND "@b" >= "@d")) OR '
     '("@c" > "@a" AND NOT ("@c" >= "@b" AND "@d" >= "@b")) OR '
@@ -27,7 +27,7 @@ _OVERLAPS = (
 )
 _TOUCHES = '"@b" >= "@c" AND "@d" >= "@a"'
 
-#: Values ``a`` and ``b`` at a position of two rows, as DuckDB compares them.
+#: Compare the values ``a`` and ``b`` at a position of two rows, as DuckDB does.
 _LESS = '("@a{0}" < "@b{0}" OR ("@a{0}" IS NOT NULL AND "@b{0}" IS NULL))'
 _SAME = '"@a{0}" IS NOT DISTINCT FROM "@b{0}"'
 
