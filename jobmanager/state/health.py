@@ -124,12 +124,14 @@ def with_health(status: Status) -> Status:
 def health_line(status: Status) -> str:
     """Return one line ``degraded: ...`` or ``waiting: ...`` with the first reason.
 
-    If the health is ``ok``, the line names what holds event time back; empty if nothing does.
+    If the health is ``ok``, the line names what holds event time back; empty if nothing but an open
+    window does.
     """
-    shown_status = with_health(status)
-    if not shown_status["reasons"]:
+    windows = {row["reason"] for row in status.get("held", ()) if row.get("is_window")}
+    reasons = [r for r in with_health(status)["reasons"] if r["reason"] not in windows]
+    if not reasons:
         return ""
-    first, *others = shown_status["reasons"]
+    first, *others = reasons
     more = f" (and {len(others)} more, see jobmanager status)" if others else ""
     return f"{reason_text(first)}{more}"
 

@@ -48,6 +48,15 @@ def time_of(us: int) -> str:
         return f"{us} us"
 
 
+def range_of(begin_us: int, end_us: int) -> str:
+    """Return a range of event time as text for people, to the microsecond if it begins so."""
+    fraction = begin_us % 1_000_000
+    begin, end = (
+        time_of(us) + (f".{fraction:06}" if fraction else "") for us in (begin_us, end_us)
+    )
+    return f"{begin} to {end} UTC"
+
+
 def _sources(vertices: Sequence[VertexState]) -> Iterator[dict[str, Any]]:
     partitions = list(_open_partitions(vertices))
     holding = [f for f in partitions if f[2].state == "active" or f[1].idle == "wait"] or partitions
@@ -150,10 +159,10 @@ def _operators(vertices: Sequence[VertexState]) -> Iterator[dict[str, Any]]:
         return
     since_us, vertex, hold = min(operators, key=lambda row: row[:2])
     what = f"the end of {hold.row}" if hold.row else "the end of an event that began"
-    if hold.is_window:
-        what = "the end of a window that began"
+    what = "the end of a window that began" if hold.is_window else what
     since = "since" if hold.row else "at"
-    reason = f"{vertex} waits for {what} {since} {time_of(since_us)} ({hold.operator})"
+    operator = "" if hold.is_window else f" ({hold.operator})"
+    reason = f"{vertex} waits for {what} {since} {time_of(since_us)}{operator}"
     health = "ok" if hold.is_window else "waiting"
     yield {
         "vertex": vertex,

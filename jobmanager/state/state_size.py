@@ -78,7 +78,7 @@ def key_lines(status: dict[str, Any]) -> Iterator[str]:
         owners = [f"{vertex} {share:.0%}" for vertex, share in shares.items() if share]
         others = [vertex for vertex, share in shares.items() if not share]
         line = f"{stage}: keys in {', '.join(owners)}"
-        yield line + (f"; {', '.join(others)} get no rows" if others else "")
+        yield line + (f"; no rows for {', '.join(others)}" if others else "")
 
 
 def state_text(rows: Iterable[dict[str, Any]]) -> str:

@@ -65,7 +65,7 @@ CHANGES = {
     ),
 }
 _SOURCES = "keep the sources and the last step"
-_ENDS = f"but no old stage that wrote it continues there: {_SOURCES}"
+_ENDS = f"would write the output from other inputs or in other steps than stage .*: {_SOURCES}"
 #: Why a change is refused and what to write instead: patterns for the message.
 REASONS = {
     "an output column is removed": "removed: keep it",
@@ -73,7 +73,8 @@ REASONS = {
     "give the new values another name",
     "the output goes to another folder": "its output would move from .* to /elsewhere: keep the",
     "another source": _ENDS,
-    "a window becomes a session": _SOURCES,
+    "a window becomes a session": "would write the output with 'final aggregate session 1s .*' "
+    f"instead of 'final aggregate tumbling 1s .*': {_SOURCES}",
     "a source ends that had no end": _ENDS,
     "a source has its time in another column": "would read its source with another vs: keep it",
     "a stage is recovered as `strong`": "is recovered as 'strong', so it cannot be changed: "

@@ -24,7 +24,7 @@ from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.deploying import LOOK_S
 from jobmanager.errors import JobFailedError, NoJobError
 from jobmanager.replay.rows.diffing import compared, pairing_keys, rows_between
-from jobmanager.state.held_time import time_of
+from jobmanager.state.held_time import range_of
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.root import JobRoot, display_uri
 from jobmanager.storage.savepoints import read_savepoint
@@ -117,7 +117,7 @@ class Canary:
 
     def __str__(self) -> str:
         rows = sum(d.old_rows for d in self.differences.values())
-        lines = [f"canary {time_of(self.begin_us)} to {time_of(self.end_us)} UTC:"]
+        lines = [f"canary {range_of(self.begin_us, self.end_us)}:"]
         if self.is_equal:
             return f"{lines[0]} equal, {rows:,} rows"
         for name, difference in self.differences.items():

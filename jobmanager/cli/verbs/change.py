@@ -18,7 +18,7 @@ from jobmanager.driver.running.deploying import deploy as deploy_query
 from jobmanager.driver.running.deploying import rescale as rescale_job
 from jobmanager.driver.running.deploying import roll_back, take_savepoint
 from jobmanager.errors import NoJobError
-from jobmanager.state.held_time import time_of
+from jobmanager.state.held_time import range_of, time_of
 from jobmanager.storage.root import JobRoot, display_uri
 from jobmanager.storage.savepoints import expire, list_savepoints
 from planner.durations import format_us, positive_duration_us, time_us
@@ -90,7 +90,8 @@ def savepoints(
     if as_json:
         print(json.dumps({"root": display_uri(job_root.uri), "savepoints": rows}))
         return
-    for row in rows:
+    head = {"name": "savepoint", "time": "event time", "created": "taken"}
+    for row in [head, *rows] if rows else []:
         print(f"{row['name']:<24}  {row['time']:<28}  {row['created']}")
     if not rows:
         print(f"no savepoints: jobmanager savepoint {root}", file=sys.stderr)
@@ -169,7 +170,7 @@ def _tried(
         print(f"canary in {place} for {span} of event time; it delivers nothing", file=sys.stderr)
 
     def show_range(begin_us: int, end_us: int) -> None:
-        print(f"comparing rows of {time_of(begin_us)} to {time_of(end_us)} UTC", file=sys.stderr)
+        print(f"comparing rows of {range_of(begin_us, end_us)}", file=sys.stderr)
 
     tried = run_canary(
         compared.loaded,
@@ -267,7 +268,8 @@ def _print_ranges(outcome: dict[str, Any]) -> None:
     if "what" in outcome:
         print(outcome["what"])
     for k, row in enumerate(outcome.get("ranges", ())):
-        print(f"range {k:<3} slots {row['lo']:>10} to {row['hi'] - 1:>10}  {row['share']:>4.0%}")
+        share = "" if row["share"] is None else f"  {row['share']:>4.0%}"
+        print(f"range {k:<3} slots {row['lo']:>10} to {row['hi'] - 1:>10}{share}")
 
 
 def _stage_width(text: str) -> tuple[str, int]:
@@ -289,19 +291,23 @@ def _roll_back(root: str, more: str | None, *, trust: bool, as_json: bool) -> No
 
 
 def _print_outcome(outcome: dict[str, Any]) -> None:
-    at = _time(outcome["time"])
-    print(f"changed at {at} in {outcome['seconds']:.1f} s; savepoint {outcome['savepoint']}")
+    at, seconds = _time(outcome["time"]), f"{outcome['seconds']:.1f} s"
+    if outcome["kind"] == "rollback":
+        print(f"rolled back to savepoint {outcome['savepoint']}, {at}, in {seconds}")
+    else:
+        print(f"changed at {at} in {seconds}; savepoint {outcome['savepoint']}")
 
 
 def show_comparison(comparison: Comparison) -> None:
-    """Print the outcome for each stage, and the hash of the comparison."""
+    """Print the outcome for each stage; then why it is refused, or the hash that approves it."""
     for row in comparison.rows:
         name = row.stage or row.former
         former = f" (was {row.former})" if row.stage and row.former not in ("", row.stage) else ""
         print(f"{name + former:<28} {row.verdict:<14} {row.reason}".rstrip())
     for reason in comparison.refusals:
         print(f"refused: {reason}")
-    print(f"comparison {comparison.hash}")
+    if not comparison.refusals:
+        print(f"comparison {comparison.hash}")
 
 
 def _row(one: Savepoint) -> dict[str, Any]:

@@ -113,6 +113,12 @@ def test_each_condition_has_its_sentence(fields: dict[str, Any], health: str, wo
     assert bool(found["reasons"]) == bool(words)
 
 
+def test_an_open_window_is_not_in_the_line() -> None:
+    found = status(held=[{**HELD, "health": "ok", "reason": "s01.0 waits", "is_window": True}])
+    assert [row["reason"] for row in with_health(found)["reasons"]] == ["s01.0 waits"]
+    assert health_line(found) == ""
+
+
 def test_the_gravest_reason_is_the_first_and_the_others_are_counted() -> None:
     rows = [delivery("waiting", "away"), delivery("failed", "denied")]
     found = status(deliveries=rows, held=[HELD])

@@ -44,7 +44,7 @@ def test_a_stage_has_a_line(rows: list[dict[str, Any]], lines: list[str]) -> Non
 def test_vertices_without_keys_are_named() -> None:
     shares = {"s02": {"s02.0": 1.0, "s02.1": 0.0}, "s03": {"s03.0": 0.25, "s03.1": 0.75}}
     assert [*key_lines({"key_shares": shares})] == [
-        "s02: keys in s02.0 100%; s02.1 get no rows",
+        "s02: keys in s02.0 100%; no rows for s02.1",
         "s03: keys in s03.0 25%, s03.1 75%",
     ]
     assert [*key_lines({})] == []

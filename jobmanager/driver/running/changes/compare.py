@@ -322,8 +322,19 @@ def _refused_output(old: PhysicalPlan, new: PhysicalPlan, links: dict[str, str])
     return reasons
 
 
-def _last_stage(plan: PhysicalPlan) -> str:
-    return next(v.stage for v in plan.vertices for edge in v.outputs if edge.is_sink)
+def _last_stage(plan: PhysicalPlan) -> Stage:
+    name = next(v.stage for v in plan.vertices for edge in v.outputs if edge.is_sink)
+    return next(stage for stage in plan.stages if stage.name == name)
+
+
+def _other_end(was: Stage, is_now: Stage) -> str:
+    """Return how the last stage differs from the one whose output it would continue."""
+    pairs = ((is_now, was), (was, is_now))
+    new, old = ([o for o in a.operators if o not in b.operators] for a, b in pairs)
+    how = f"with {'; '.join(new)!r} instead of {'; '.join(old)!r}"
+    if not (new and old):
+        how = f"from other inputs or in other steps than stage {was.name}"
+    return f"stage {is_now.name} would write the output {how}"
 
 
 def _refused_result(old: PhysicalPlan, new: PhysicalPlan, links: dict[str, str]) -> list[str]:
@@ -336,12 +347,9 @@ def _refused_result(old: PhysicalPlan, new: PhysicalPlan, links: dict[str, str])
         counts = len(new.sink_streams()), len(old.sink_streams())
         many = f"its output would have {counts[0]} partitions instead of {counts[1]}"
         return [f"{many}: keep the last step that divides rows by key"]
-    last = _last_stage(new)
-    if links.get(last) != _last_stage(old):
-        continued = (
-            f"stage {last} would write the answer, but no old stage that wrote it continues there"
-        )
-        return [f"{continued}: keep the sources and the last step with state"]
+    was, is_now = _last_stage(old), _last_stage(new)
+    if links.get(is_now.name) != was.name:
+        return [f"{_other_end(was, is_now)}: keep the sources and the last step with state"]
     reasons = []
     for column in old.schema:
         if column.name not in new.schema.names:

@@ -101,6 +101,13 @@ def test_an_output_without_rows_is_not_equal() -> None:
     assert both.hash != some.hash
 
 
+def test_the_text_of_a_difference_counts_the_rows_of_both_and_has_the_whole_range() -> None:
+    old, new = (pa.table({"n": pa.array(range(*of), pa.int64())}) for of in ((0, 80), (40, 120)))
+    text = str(Canary("a", 1, 60_000_001, {"out": diffing.compared(old, new, ())}))
+    assert "canary 1970-01-01 00:00:00.000001 to 1970-01-01 00:01:00.000001 UTC:" in text
+    assert "80 of 120 rows differ: 0 changed, 40 only in the old version, 40 only in" in text
+
+
 def test_a_hash_approves_only_these_kinds_of_differences() -> None:
     """Per column: to null, from null, changed. And none or all rows of a side."""
 

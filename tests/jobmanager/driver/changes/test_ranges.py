@@ -71,6 +71,10 @@ def test_the_range_with_most_rows_is_split_at_the_slot_that_halves_them(tmp_path
     assert split_range(plan, heavy_writer).bounds == {STAGE: (3, HALF)}
     in_the_middle = {STAGE: (HALF, HALF + QUARTER)}
     assert split_range(plan, status_of([1, 2]), "s02.1").bounds == in_the_middle
+    unmeasured = split_range(plan, {}, "s02.1")
+    assert unmeasured.bounds == in_the_middle
+    assert "no load of s02-agg is measured" in unmeasured.what
+    assert [row["share"] for row in unmeasured.to_json()["ranges"]] == [None, None, None]
 
 
 def test_the_shares_of_keys_are_known_unless_all_are_equal(tmp_path: Path) -> None:
@@ -119,9 +123,9 @@ def test_the_neighbours_with_fewest_rows_are_joined(tmp_path: Path) -> None:
 @pytest.mark.parametrize("choose", [split_range, merge_ranges])
 def test_what_is_not_known_is_an_error(choose: Any, tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
-    with pytest.raises(RescaleError, match="the load of s02-agg is not known"):
+    with pytest.raises(RescaleError, match="the load of s02-agg is not measured"):
         choose(plan, status_of([1, 2], keys="x"))
-    with pytest.raises(RescaleError, match="the load of s02-agg is not known"):
+    with pytest.raises(RescaleError, match="the load of s02-agg is not measured"):
         choose(plan, {}, "s02")
     with pytest.raises(RescaleError, match="no stage 's09'"):
         choose(plan, {}, "s09")
@@ -168,7 +172,7 @@ def test_random_layouts_cover_all_slots_and_no_part_is_larger_than_before(
     assert sum(share for _, _, share in split.ranges) == pytest.approx(1)
     (cut,) = set(split.bounds[STAGE]) - set(bounds)
     (k,) = [k for k, (lo, hi) in enumerate(layout.ranges) if lo < cut < hi]
-    parts = [share for _, _, share in split.ranges[k : k + 2]]
+    parts = [share or 0.0 for _, _, share in split.ranges[k : k + 2]]
     assert sum(parts) == pytest.approx(most)
     assert max(parts) < most
 

@@ -63,12 +63,16 @@ class RangeChange:
 
     what: str
     bounds: dict[str, tuple[int, ...]]
-    #: After the change: each range ``[lo, hi)`` and its share of the stage's rows.
-    ranges: tuple[tuple[int, int, float], ...]
+    #: After the change: each range ``[lo, hi)``, and its share of the stage's rows if measured.
+    ranges: tuple[tuple[int, int, float | None], ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return the change in JSON types."""
-        ranges = [{"lo": lo, "hi": hi, "share": round(share, 4)} for lo, hi, share in self.ranges]
+        shares = [None if share is None else round(share, 4) for *_, share in self.ranges]
+        ranges = [
+            {"lo": lo, "hi": hi, "share": share}
+            for (lo, hi, _), share in zip(self.ranges, shares, strict=True)
+        ]
         bounds = {stage: list(slots) for stage, slots in self.bounds.items()}
         return {"what": self.what, "bounds": bounds, "ranges": ranges}
 
@@ -108,6 +112,8 @@ def split_range(plan: PhysicalPlan, status: Mapping[str, Any], where: str = ANY)
     bounds = tuple(sorted((*layout.bounds, at)))
     shares = f"{load.share(lo, at):.0%} and {load.share(at, hi):.0%}"
     what = f"{owner} gets {load.share(lo, hi):.0%} of the rows of {name}; split into {shares}"
+    if not load.total:
+        what = f"{owner} is split in the middle of its range, because no load of {name} is measured"
     return _changed(stages, name, load, what, bounds)
 
 
@@ -144,6 +150,8 @@ def merge_ranges(plan: PhysicalPlan, status: Mapping[str, Any], where: str = ANY
     one, other = (f"{name}.{layout.owners[at]}" for at in (k, k + 1))
     share = load.share(*ranges_of(bounds)[k])
     what = f"{one} and {other} get {share:.0%} of the rows of {name}; joined"
+    if not load.total:
+        what = f"{one} and {other} are joined; no load of {name} is measured"
     return _changed(stages, name, load, what, bounds)
 
 
@@ -215,13 +223,17 @@ def _pairs(layout: Layout, vertex: int | None) -> Iterator[tuple[int, int] | Non
 def _changed(
     stages: Stages, name: str, load: Load, what: str, bounds: Sequence[int]
 ) -> RangeChange:
-    ranges = tuple((lo, hi, load.share(lo, hi)) for lo, hi in ranges_of(bounds))
+    is_known = load.total > 0
+    ranges = tuple(
+        (lo, hi, load.share(lo, hi) if is_known else None) for lo, hi in ranges_of(bounds)
+    )
     return RangeChange(what, dict.fromkeys(stages.members(name), tuple(bounds)), ranges)
 
 
 def _unknown(names: Sequence[str], option: str) -> RescaleError:
     return RescaleError(
-        f"the load of {', '.join(names)} is not known: the job does not run, or each vertex has "
-        f"sent fewer than {NAMED_ROWS_MIN} rows by key since its hosts started. To do it without a "
-        f"measurement, name a vertex, such as {option} {names[0]}.0"
+        f"the load of {', '.join(names)} is not measured: the job does not run, or each vertex has "
+        f"sent fewer than {NAMED_ROWS_MIN} rows by key since the start, the last savepoint or the "
+        f"last change. Try again after more rows, or name a vertex: {option} {names[0]}.0 splits "
+        "or joins without a measurement"
     )
