@@ -5,6 +5,8 @@ PyPI also install packages called ``rstream``, ``planner`` or ``jobmanager``. If
 these instead of ours, this import fails and names the file and the distribution.
 """
 
+# ruff: noqa: F403, F405  # the stubs of the packages name what a star imports
+
 from __future__ import annotations
 
 import importlib.util
@@ -89,107 +91,11 @@ def _overwritten(error: ImportError) -> str | None:
 
 _refuse_foreign_packages()
 if TYPE_CHECKING:
-    from jobmanager import (
-        BadRowsWarning,
-        Comparison,
-        Job,
-        JobConfig,
-        JobExistsError,
-        JobFailedError,
-        JobFormatError,
-        JobRunningError,
-        LateRowsWarning,
-        NoJobError,
-        OutputTakenError,
-        collect,
-        collect_batch,
-        diff,
-        head,
-        read_dead_letters,
-        read_late,
-        read_state,
-        read_table,
-        replay,
-        resume,
-        run,
-        show,
-        status,
-        why,
-    )
-    from planner import (
-        EvaluationError,
-        Expr,
-        ExpressionTypeError,
-        GroupedStream,
-        InvalidDurationError,
-        InvalidPlanError,
-        KeyedContext,
-        KeyedProcess,
-        Query,
-        SqlError,
-        Stream,
-        Timer,
-        Udf,
-        UnknownColumnError,
-        Window,
-        WindowedStream,
-        agg,
-        asc,
-        classifier,
-        coalesce,
-        col,
-        concat_ws,
-        count_window,
-        cti,
-        cumulating,
-        desc,
-        event,
-        final,
-        greatest,
-        hopping,
-        id_joiner,
-        least,
-        list_of,
-        lit,
-        match_number,
-        next_row,
-        prev,
-        rows_of,
-        running,
-        session,
-        sinks,
-        snapshot,
-        sql,
-        struct,
-        tumbling,
-        udf,
-        ve,
-        vs,
-        when,
-    )
-    from planner.explain.text import explain
-    from rstream import (
-        INF_TIME,
-        MIN_TIME,
-        Ack,
-        Appender,
-        AppendLimits,
-        IntegrityError,
-        Items,
-        OperatingError,
-        RStream,
-        StoreError,
-        StreamEngineError,
-        StreamLimits,
-        StreamReader,
-        UsageError,
-        item_schema,
-        open_log,
-        open_reader,
-        open_store,
-        read_events,
-    )
-    from rvertex import RVertex, Snapshot, merge
+    from jobmanager import *
+    from planner import *
+    from planner.explain.text import explain as explain
+    from rstream import *
+    from rvertex import *
 
 __all__ = [
     "INF_TIME",

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from latency.load import QUERIES, WINDOW_US, Inputs
-from latency.ours import query as query_of
-from latency.ours import run_ours
+from latency.ours import query as query_of, run_ours
 from open_loop import beyond_windows, quantiles_ms
 
 import jobmanager
@@ -128,8 +127,7 @@ def _loads(args: argparse.Namespace) -> dict[str, list[Inputs]]:
 
 
 def _real_time(args: argparse.Namespace, result: Result) -> None:
-    from latency.spark_real_time import QUERIES as TAKEN
-    from latency.spark_real_time import run_real_time
+    from latency.spark_real_time import QUERIES as TAKEN, run_real_time
 
     for query in [query for query in args.queries if query in TAKEN]:
         rows = run_real_time(query, args.rates, args.seconds)

@@ -141,8 +141,7 @@ def ours(folder: Path, out: Path, budget: int, _limit_s: int) -> dict[str, Any]:
 
 def spark(folder: Path, out: Path, budget: int, limit_s: int) -> dict[str, Any]:
     """Run Spark Structured Streaming with its state in RocksDB."""
-    from pyspark.sql import SparkSession
-    from pyspark.sql import functions as f
+    from pyspark.sql import SparkSession, functions as f
 
     settings = {
         "spark.sql.shuffle.partitions": "1",

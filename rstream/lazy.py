@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
+import ast
+import pkgutil
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
 
-def lazy(
-    package: str, homes: Mapping[str, Sequence[str]]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of ``package``. ``homes``: public names by module."""
+def lazy(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of ``package``.
+
+    The stub ``__init__.pyi`` imports each public name from its module, for type checkers too.
+    """
+    stub = ast.parse(pkgutil.get_data(package, "__init__.pyi") or b"")
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    homes = {alias.name: str(node.module) for node in imports for alias in node.names}
+    names = sorted(homes)
 
     def get(name: str) -> Any:
-        value = _found_in(package, homes, name)
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home = import_module(homes[name])
+        is_module = not hasattr(home, name)
+        value = import_module(f"{home.__name__}.{name}") if is_module else getattr(home, name)
         setattr(sys.modules[package], name, value)
         return value
 
-    return get, lambda: list(sys.modules[package].__all__)
-
-
-def _found_in(package: str, homes: Mapping[str, Sequence[str]], name: str) -> Any:
-    """Return the value of ``name``: a name in one of the modules ``homes``, or such a module.
-
-    Raises:
-        AttributeError: there is no such name.
-    """
-    for module, names in homes.items():
-        if name in names:
-            home = import_module(module)
-            return getattr(home, name) if hasattr(home, name) else import_module(f"{module}.{name}")
-    raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    return get, lambda: names, names

@@ -47,7 +47,7 @@ def test_a_folder_is_seen_at_one_glance() -> None:
     wrong = []
     for folder in sorted({file.rpartition("/")[0] for file in FILES}):
         found = {path.name for path in (ROOT / folder).iterdir()}
-        entries = sorted(found - {"__init__.py", "__pycache__", "py.typed"})
+        entries = sorted(found - {"__init__.py", "__init__.pyi", "__pycache__", "py.typed"})
         if len(entries) > ENTRIES_MAX:
             wrong.append(f"{folder} has {len(entries)} entries: {entries}")
         if not (ROOT / folder / "__init__.py").read_text().startswith('"""'):

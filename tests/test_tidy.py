@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import HealthCheck, settings
 
 from rstream.errors import IntegrityError, OperatingError, StreamEngineError, UsageError
-from tests.rooms import FILES as NAMES
-from tests.rooms import PACKAGES, ROOT, imported_names, is_pure, nodes, tree
+from tests.rooms import FILES as NAMES, PACKAGES, ROOT, imported_names, is_pure, nodes, tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -11,8 +11,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import SparkSession, functions as f
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -38,10 +38,10 @@ from planner.logical.nodes import (
     LogicalNode,
     Project,
     Recover,
+    Stitch as StitchNode,
     Union,
     identity_columns,
 )
-from planner.logical.nodes import Stitch as StitchNode
 from planner.logical.nodes.recover import recovery_choice
 from planner.logical.query import Query, column_list
 from planner.logical.text import logical_text

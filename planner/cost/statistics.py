@@ -14,11 +14,9 @@ from planner.logical.nodes import LogicalNode, Source
 from planner.logical.traversal import IdentityMap, NodeMap, topological, wanted_columns
 from rvertex.sources.disorder import delay_needed, time_order
 from rvertex.sources.formats.carried import columns_that_repeat
-from rvertex.sources.mixed import growing_notes
-from rvertex.sources.mixed import look as look_at_files
+from rvertex.sources.mixed import growing_notes, look as look_at_files
 from rvertex.sources.spec import SourceSpec, Unit
-from rvertex.sources.survey import first_times, unit_notes
-from rvertex.sources.survey import survey as survey_times
+from rvertex.sources.survey import first_times, survey as survey_times, unit_notes
 
 if TYPE_CHECKING:
     from rvertex.sources.disorder import UnitTimes

@@ -27,8 +27,7 @@ from planner.errors import (
     UnknownColumnError,
 )
 from planner.expressions.failure import failing_rows, failure, hint_for
-from planner.expressions.rows import Needed, Rows, operands
-from planner.expressions.rows import Value as Value
+from planner.expressions.rows import Needed, Rows, Value as Value, operands
 from planner.expressions.types import literal_type, plain
 from rstream.items.batch import RESERVED, VE, VS
 from rstream.items.dictionaries import is_dictionary, plain_array

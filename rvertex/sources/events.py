@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from dataclasses import field as member
+from dataclasses import dataclass, field as member, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 

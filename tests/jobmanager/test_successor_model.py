@@ -9,8 +9,7 @@ Cannot catch: files that are deleted before the reason is durable (tests/sim).
 
 from __future__ import annotations
 
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from jobmanager.state.tracker import SnapshotTracker
 from tests.support.shapes import diamond, snapshot_at

@@ -16,8 +16,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from planner import InvalidPlanError, Stream, agg, col, sql, tumbling
 from planner.batch.rows import source_events

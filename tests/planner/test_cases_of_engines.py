@@ -15,8 +15,7 @@ import pytest
 from planner import Stream, sql
 from planner.physical.lower import lower
 from rvertex.errors import LateRowError
-from tests.planner.sql.pasted.test_pasted import CASES as PASTED
-from tests.planner.sql.pasted.test_pasted import UNSAID as UNSAID_AS_PASTED
+from tests.planner.sql.pasted.test_pasted import CASES as PASTED, UNSAID as UNSAID_AS_PASTED
 from tests.support.engines import joins, late, processes, values, windows
 from tests.support.engines.case import SECOND, Case, Row, exact
 from tests.support.plan_runner import answer

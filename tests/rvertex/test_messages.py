@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgpack
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rstream.errors import InvalidMessageError
 from rstream.format.message_codec import PROTOCOL_VERSION

@@ -21,8 +21,7 @@ from jobmanager.storage.documents import (
 )
 from jobmanager.storage.places import plan_in
 from jobmanager.storage.root import PLAN, display_uri
-from jobmanager.storage.savepoints import FOLDER as SAVEPOINTS
-from jobmanager.storage.savepoints import MANIFEST
+from jobmanager.storage.savepoints import FOLDER as SAVEPOINTS, MANIFEST
 from planner.physical.layout import Stages
 from rstream.items.batch import VS, only_events
 from rstream.log.reader import open_reader

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, Phase, given
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, strategies as st
 
 from planner import EvaluationError, Stream, coalesce, col, event, lit, ve, vs, when
 from planner.batch.spark_sql import BatchDataError, UnsupportedInBatchError

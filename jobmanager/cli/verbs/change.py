@@ -14,9 +14,12 @@ from jobmanager.cli.exits import EXIT_DEGRADED
 from jobmanager.driver.running.changes.errors import ChangeRefusedError
 from jobmanager.driver.running.changes.export import export
 from jobmanager.driver.running.changes.scaling.ranges import ANY
-from jobmanager.driver.running.deploying import deploy as deploy_query
-from jobmanager.driver.running.deploying import rescale as rescale_job
-from jobmanager.driver.running.deploying import roll_back, take_savepoint
+from jobmanager.driver.running.deploying import (
+    deploy as deploy_query,
+    rescale as rescale_job,
+    roll_back,
+    take_savepoint,
+)
 from jobmanager.errors import NoJobError
 from jobmanager.state.held_time import range_of, time_of
 from jobmanager.storage.root import JobRoot, display_uri

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from planner.api import agg
-from planner.api import names as naming
+from planner.api import agg, names as naming
 from planner.api.expressions import col, lit_or
 from planner.api.grouped.aggregation import aggregated, free_column
 from planner.api.joining.pairs import clip_nodes

@@ -13,8 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from planner.batch.spark_sql.containers import WRITERS as CONTAINERS
-from planner.batch.spark_sql.functions import WRITERS as MORE
-from planner.batch.spark_sql.functions import part, plain
+from planner.batch.spark_sql.functions import WRITERS as MORE, part, plain
 from planner.expressions.functions.of_rows.lambdas import OWN_ARGUMENTS, body_of
 from planner.expressions.nodes import Call, Column, Literal, Node, function_of
 from planner.expressions.predicates import may_fail

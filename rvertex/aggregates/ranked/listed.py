@@ -22,8 +22,6 @@ from rvertex.aggregates.function import AggregateFunction, LaneKind, has_order
 from rvertex.aggregates.holistic import Holistic, no_partial_rows
 from rvertex.aggregates.ranked.top_rows import (
     FUNCTIONS as TOP_ROWS,
-)
-from rvertex.aggregates.ranked.top_rows import (
     Ways,
     read_ways,
     sort_columns,

@@ -23,8 +23,6 @@ from rvertex.keys.sort_keys import SPAN_MAX, narrowed, numbered_keys, ranks, sor
 from rvertex.operators.windows.arithmetic import floor_divided
 from rvertex.operators.windows.panes.near_groups import (
     Grouping as Grouping,
-)
-from rvertex.operators.windows.panes.near_groups import (
     NearColumns,
     NearGroups,
     lane_columns,

@@ -8,14 +8,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rvertex.sources.discover import discover
-from rvertex.sources.logs.appended import LOOK_EVERY_S as LOOK_AT_ROWS_S
-from rvertex.sources.logs.appended import AppendedRows, appended_units
+from rvertex.sources.logs.appended import (
+    LOOK_EVERY_S as LOOK_AT_ROWS_S,
+    AppendedRows,
+    appended_units,
+)
 from rvertex.sources.logs.folder import FolderLog, folder_units
 from rvertex.sources.logs.kafka.positions import topic_units
 from rvertex.sources.logs.kafka.reader import KafkaLog
 from rvertex.sources.logs.polled import PolledLog, PolledPartition
-from rvertex.sources.logs.written import LOOK_EVERY_S as LOOK_AT_STREAMS_S
-from rvertex.sources.logs.written import WrittenItems, written_units
+from rvertex.sources.logs.written import (
+    LOOK_EVERY_S as LOOK_AT_STREAMS_S,
+    WrittenItems,
+    written_units,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from jobmanager.delivery.checked_output import CheckedOutput
 from jobmanager.delivery.claim import DeliveryClaim, folder_name

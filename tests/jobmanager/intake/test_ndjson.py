@@ -13,8 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from jobmanager.intake.errors import BadRowError, MediaTypeError, PostError
 from jobmanager.intake.ndjson import ARROW, NDJSON, decode

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from jobmanager.state.low_water_marks import low_water_marks
 from jobmanager.state.recovery import plan_restarts

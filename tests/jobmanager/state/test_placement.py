@@ -5,8 +5,7 @@ Cannot catch: whether an idle host is faster than a new one (``make bench-recove
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rvertex.vertex.spec import Recovery
 from tests.support.scene import Scene, started

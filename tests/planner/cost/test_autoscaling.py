@@ -10,8 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from planner.cost.autoscaling import Decision, Reading, StageLoad, decide
 from planner.cost.policy import Policy, policy_of, recorded_policy, stored_policy

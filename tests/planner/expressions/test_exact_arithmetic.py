@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from planner import EvaluationError, Expr, Stream, col, event, lit
 from planner.errors import ExpressionTypeError, InvalidPlanError

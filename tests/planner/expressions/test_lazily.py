@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from planner import EvaluationError, Query, Stream, cti, event, lit, sql, udf, when
 from planner.api.expressions import Expr, as_node, coalesce, col

@@ -6,8 +6,7 @@ import gc
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from planner import Expr, col, lit, when
 from planner.api.udf import udf

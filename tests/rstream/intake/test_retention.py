@@ -12,8 +12,7 @@ import contextlib
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rstream import Appender, ManualClock, MemoryBlobs, SequenceDiscardedError, open_log
 from rstream.errors import AppenderFencedError

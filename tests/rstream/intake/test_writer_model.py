@@ -9,8 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rstream import ManualClock, MemoryBlobs
 from rstream.errors import ProducerFencedError, ProducerGapError, UnknownProducerError

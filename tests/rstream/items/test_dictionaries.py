@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 
 import pyarrow as pa
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rstream import RStream
 from rstream.format.codec import SegmentFile, encode_segment

@@ -11,8 +11,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rstream import InlineBackground, MemoryBlobs, StoreError, open_reader
 from rstream.limits import StreamLimits

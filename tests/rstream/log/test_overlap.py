@@ -6,8 +6,7 @@ import itertools
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rstream import MemoryBlobs, open_reader, read_events
 from rstream.errors import SequenceLostError

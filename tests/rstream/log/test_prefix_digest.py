@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from rstream import MemoryBlobs, StreamDigest
 from rstream.log.prefix_digest import PrefixDigest

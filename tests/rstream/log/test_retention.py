@@ -6,8 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rstream import InlineBackground, MemoryBlobs, StreamDigest, open_reader
 from rstream.errors import SequenceDiscardedError, StoreError

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rstream.log.tail import BATCH_OVERHEAD_BYTES, JOIN_ROWS_MAX, VolatileTail
 from tests.support.content import items

@@ -9,8 +9,7 @@ import itertools
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from jobmanager.driver.running.changes.ends import truncate
 from rstream import MemoryBlobs, open_reader

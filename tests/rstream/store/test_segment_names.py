@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rstream import SeqRange
 from rstream.store.segment_names import SegmentIndex, parse_segment_name, segment_name

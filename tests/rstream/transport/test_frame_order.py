@@ -6,8 +6,7 @@ tests/rstream/transport/test_control.py).
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rstream.transport.frame_order import InOrder, Numbered
 

@@ -18,8 +18,7 @@ from rstream.types import INF_TIME
 from rvertex.checkpoint.conversion import converted_state, pairs_of, places_of
 from rvertex.events.run import Run, concat
 from tests.support.budget import one_in
-from tests.support.builders import cti as cti_at
-from tests.support.builders import ev, make_run
+from tests.support.builders import cti as cti_at, ev, make_run
 from tests.support.cut_runs import through_bytes
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rstream.store.blobs import open_store
 from rstream.store.memory_blobs import MemoryBlobs

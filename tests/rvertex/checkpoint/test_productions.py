@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rstream import ManualClock, MemoryBlobs, StreamLimits, open_reader
 from rstream.errors import InvalidBatchError

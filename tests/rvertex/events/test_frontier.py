@@ -6,8 +6,7 @@ Cannot catch: how a source uses it (test_reorder.py, whose batches are shorter t
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rstream.types import MIN_TIME
 from rvertex.events.frontier import Advance, advance

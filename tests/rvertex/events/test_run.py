@@ -7,8 +7,7 @@ import itertools
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import rvertex.events.run
 from rstream.items.batch import CTI, EVENT, KIND, VS, int64_column, item_schema, kinds

@@ -12,8 +12,7 @@ from threading import Barrier, Event
 
 import msgpack
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rstream.clock import ManualClock
 from rstream.errors import UsageError

@@ -20,8 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from jobmanager.intake.errors import BadRowError, PostError
 from jobmanager.intake.ndjson import NDJSON, decode

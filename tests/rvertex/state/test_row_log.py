@@ -7,8 +7,7 @@ from unittest import mock
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rvertex.errors import CorruptCheckpointError
 from rvertex.state.hash_index import HashIndex

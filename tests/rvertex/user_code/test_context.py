@@ -6,8 +6,7 @@ Cannot catch: a journal that is not durable in time, for which the host is respo
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from rvertex.user_code.context import Drawn, ValueJournal, VertexContext
 from rvertex.user_code.errors import NoLoggedValuesError, ReplayedValueError, UserResultError

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 from planner import KeyedContext, KeyedProcess, Stream, Timer, agg, col, event, tumbling, udf
 from planner.batch.user_code.processes import process_rows

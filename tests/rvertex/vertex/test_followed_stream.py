@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rstream.items.batch import CTI, EVENT, KIND, VE, VS
 from rstream.types import INF_TIME

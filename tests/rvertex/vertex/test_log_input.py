@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rstream.items.batch import CTI, KIND, VS, item_schema
 from rvertex.checkpoint.codec import decode_snapshot, encode_snapshot

@@ -21,8 +21,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.trace import SpanContext, TraceFlags
-from opentelemetry.trace.status import Status as SpanStatus
-from opentelemetry.trace.status import StatusCode
+from opentelemetry.trace.status import Status as SpanStatus, StatusCode
 
 from jobmanager.cli.page.metrics import METRICS, PREFIX
 from rvertex import messages as sent

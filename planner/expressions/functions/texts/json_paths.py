@@ -16,8 +16,7 @@ from planner.errors import InvalidPlanError
 from planner.expressions.entries.family import E, Family, Functions, Sql, Text, of_texts
 from planner.expressions.functions.texts.words import mapped
 from planner.expressions.spark.errors import UnsupportedInBatchError
-from planner.expressions.spark.types import SparkText
-from planner.expressions.spark.types import text as quoted
+from planner.expressions.spark.types import SparkText, text as quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

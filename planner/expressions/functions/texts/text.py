@@ -15,8 +15,7 @@ from planner.expressions.spark.casts import failure
 from planner.expressions.spark.errors import UnsupportedInBatchError
 from planner.expressions.spark.let_bindings import let
 from planner.expressions.spark.patterns import SPACE, java_pattern, java_replacement
-from planner.expressions.spark.types import SparkText
-from planner.expressions.spark.types import text as quoted
+from planner.expressions.spark.types import SparkText, text as quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,8 +11,7 @@ import pytest
 
 import jobmanager
 from jobmanager.driver.running.changes.pending import new_change
-from jobmanager.driver.running.deploying import _done as done
-from jobmanager.driver.running.deploying import next_plan, take_savepoint
+from jobmanager.driver.running.deploying import _done as done, next_plan, take_savepoint
 from jobmanager.storage.root import JobRoot
 from tests.jobmanager.driver.test_stop import CONFIG, stopped
 from tests.support.jobs import WAIT_S, answer, two_exchanges, write_events

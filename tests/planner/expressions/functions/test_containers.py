@@ -11,8 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from planner import Expr, ExpressionTypeError, InvalidPlanError, col, list_of, lit
 from planner.expressions.functions.containers import POSITION

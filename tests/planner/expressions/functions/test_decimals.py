@@ -12,8 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from planner import EvaluationError, Expr, InvalidPlanError, col, lit
 from planner.batch.spark_sql import to_sql

@@ -10,8 +10,7 @@ from math import copysign, inf, isnan, nan
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from planner.expressions.functions.doubles import rounded_float
 from tests.support.ducks import duck

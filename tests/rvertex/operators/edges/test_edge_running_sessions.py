@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rstream.types import INF_TIME
 from rvertex.aggregates.spec import AggregateSpec

@@ -12,8 +12,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rstream.items.batch import VE, VS
 from rstream.types import INF_TIME, MIN_TIME

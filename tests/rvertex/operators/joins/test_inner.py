@@ -11,8 +11,7 @@ import time
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rstream.items.batch import VE, VS, event_schema
 from rstream.types import INF_TIME

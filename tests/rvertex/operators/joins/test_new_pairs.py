@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rvertex.keys.code_map import CodeMap
 from rvertex.operators.joins import new_pairs as join_pairs

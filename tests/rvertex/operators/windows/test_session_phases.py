@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from planner import Stream, agg, col, session
 from planner.physical.lower import lower
@@ -27,10 +26,12 @@ from rvertex.events.run import Run
 from rvertex.operators.windows.session import SessionAggregate
 from rvertex.operators.windows.session_phases import FinalSession, PartialSession, pane_us
 from rvertex.vertex.reorder import Reorder
-from tests.rvertex.operators.windows.panes.test_unordered import AGGREGATES as FREE
-from tests.rvertex.operators.windows.panes.test_unordered import PAYLOAD as UNSORTED
-from tests.rvertex.operators.windows.panes.test_unordered import ROWS
-from tests.rvertex.operators.windows.panes.test_unordered import events as unsorted_events
+from tests.rvertex.operators.windows.panes.test_unordered import (
+    AGGREGATES as FREE,
+    PAYLOAD as UNSORTED,
+    ROWS,
+    events as unsorted_events,
+)
 from tests.support.budget import examples, one_in
 from tests.support.builders import Cti, Ev, cti, ev, make_run, table_of
 from tests.support.cut_runs import run_cut

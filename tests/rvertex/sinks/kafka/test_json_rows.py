@@ -6,8 +6,7 @@ import json
 import math
 
 import pyarrow as pa
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rvertex.sinks.kafka.json_rows import json_rows
 from tests.rvertex.sinks.kafka.places import as_json

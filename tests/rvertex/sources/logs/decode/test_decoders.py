@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rvertex.sources.logs.decode.arrow_stream import ArrowDecoder
 from rvertex.sources.logs.decode.avro import AvroDecoder

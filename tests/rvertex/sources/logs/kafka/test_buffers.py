@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rvertex.sources.formats.rows.bad_rows import DEAD
 from rvertex.sources.logs.kafka.buffers import PartitionBuffer
