@@ -17,7 +17,7 @@ an unknown field is ignored.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,6 @@ from rvertex.checkpoint.header import (
     Part,
     Replay,
     State,
-    Stored,
     checksum,
 )
 from rvertex.errors import CheckpointFormatError, CorruptCheckpointError, SnapshotSchemaError
@@ -271,7 +270,7 @@ class _Body:
     def __init__(self, snapshot: Snapshot) -> None:
         replay = snapshot.replay_from
         assert replay is None or not replay.input_state.tables, "positions have no tables"
-        self._entries: list[Inline | Stored] = []
+        self._entries: list[Inline | Part] = []
         self._blobs: list[pa.Buffer] = []
         self._offset = 0
         self._header = Header(
@@ -303,7 +302,7 @@ class _Body:
         self._offset += data.size
 
     def add_part(self, part: Part) -> None:
-        self._entries.append(Stored(*(getattr(part, field.name) for field in fields(Part))))
+        self._entries.append(part)
 
     def manifest(self) -> bytes:
         header = ENCODER.encode(self._header)
@@ -364,11 +363,11 @@ def _fetch_parts(
 
 def _parts_of(header: Header) -> dict[str, Part]:
     return {
-        entry.path: entry.part
+        entry.path: entry
         for state in header.states
         for _, entries in state.tables.values()
         for entry in entries
-        if isinstance(entry, Stored)
+        if isinstance(entry, Part)
     }
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from dataclasses import dataclass, fields
 from typing import Any
 
 import msgspec
@@ -19,9 +18,8 @@ from rvertex.errors import CorruptCheckpointError
 CHECKSUM_BYTES = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A stored piece: its path below the job's root, its bytes and their digest."""
+class Part(msgspec.Struct, frozen=True, array_like=True, tag="p"):
+    """A piece in a file of its own: its path below the job's root, its bytes and their digest."""
 
     path: str
     size_bytes: int
@@ -80,26 +78,11 @@ class Inline(msgspec.Struct, frozen=True, array_like=True, tag="i"):
     size_bytes: int
 
 
-class Stored(msgspec.Struct, frozen=True, array_like=True, tag="p"):
-    """A piece of the state that is stored in a separate file (a part)."""
-
-    path: str
-    size_bytes: int
-    digest: bytes
-    crc: int | None = None
-    head_bytes: int = 0
-    head_crc: int = 0
-
-    @property
-    def part(self) -> Part:
-        return Part(*(getattr(self, field.name) for field in fields(Part)))
-
-
 class State(msgspec.Struct):
     """State of an operator: its header and its tables, each as a schema and its pieces."""
 
     header: dict[Any, Any]
-    tables: dict[str, tuple[bytes, list[Inline | Stored]]]
+    tables: dict[str, tuple[bytes, list[Inline | Part]]]
 
 
 class Replay(msgspec.Struct):

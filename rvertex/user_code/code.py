@@ -171,3 +171,18 @@ class Poison:
         types = [pa.int64(), pa.int64(), *self._schema.types]
         arrays = [pa.array(c, kind) for c, kind in zip(columns, types, strict=True)]
         return [pa.RecordBatch.from_arrays(arrays, schema=event_schema(self._schema))]
+
+
+class SkipsPoison:
+    """Base of operators that skip poison events and emit dead letters."""
+
+    _poison: Poison
+
+    @property
+    def poisoned_events(self) -> int:
+        """Number of calls that raised and were skipped."""
+        return self._poison.count
+
+    def drain_side_outputs(self) -> list[pa.RecordBatch]:
+        """Return and clear the dead letters since the last call."""
+        return self._poison.drain_side_outputs()

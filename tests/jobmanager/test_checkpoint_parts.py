@@ -13,7 +13,7 @@ import pytest
 import jobmanager
 from jobmanager import JobConfig
 from rvertex.checkpoint.codec import _open
-from rvertex.checkpoint.header import Stored
+from rvertex.checkpoint.header import Part
 from tests.support.jobs import ROWS, WAIT_S, outcome, two_exchanges, with_limits, write_events
 from tests.support.trouble import run_and_cancel
 
@@ -60,7 +60,7 @@ def named_parts(checkpoint: Path) -> set[str]:
         for state in header.states
         for _, pieces in state.tables.values()
         for piece in pieces
-        if isinstance(piece, Stored)
+        if isinstance(piece, Part)
     }
 
 

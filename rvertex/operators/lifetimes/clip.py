@@ -47,10 +47,8 @@ _CODES_SLACK = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
-class Clip(SameLifetimes):
+class ClipSpec(SameLifetimes):
     """Port 0 is left, port 1 is right. Keys are compared pairwise and have equal types."""
-
-    holds_ctis: ClassVar[bool] = True
 
     left_on: tuple[str, ...]
     right_on: tuple[str, ...]
@@ -62,6 +60,13 @@ class Clip(SameLifetimes):
         """Return the left schema."""
         left, _right = inputs
         return left
+
+
+@dataclass(frozen=True, slots=True)
+class Clip(ClipSpec):
+    """Clips rows whose ends are known."""
+
+    holds_ctis: ClassVar[bool] = True
 
     def horizon_us(self, durations: Durations) -> int | None:
         """Return the greatest left lifetime: left events are buffered until they end."""

@@ -27,7 +27,14 @@ from rvertex.events.run import Run
 from rvertex.operators.horizon import SameLifetimes
 from rvertex.operators.protocol import OperatorState
 from rvertex.state.doing import calling
-from rvertex.user_code.code import NOT_POISON, OnError, Poison, UserCode, dead_letter_outputs
+from rvertex.user_code.code import (
+    NOT_POISON,
+    OnError,
+    Poison,
+    SkipsPoison,
+    UserCode,
+    dead_letter_outputs,
+)
 from rvertex.user_code.errors import RAISED, CutDependentError, UserResultError, reason_of
 from rvertex.user_code.result import ROW, declared_columns, result_columns, rows_of
 
@@ -72,7 +79,7 @@ class Apply(SameLifetimes):
         return ApplyOperator(self, payload)
 
 
-class ApplyOperator:
+class ApplyOperator(SkipsPoison):
     """See :class:`Apply`."""
 
     def __init__(self, spec: Apply, payload: pa.Schema) -> None:
@@ -82,15 +89,6 @@ class ApplyOperator:
         self._poison = Poison(spec.function, spec.on_error, payload)
         #: The number of the next event.
         self._seq = 0
-
-    @property
-    def poisoned_events(self) -> int:
-        """Number of poison events that were skipped."""
-        return self._poison.count
-
-    def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
-        """Return and clear the dead letters since the last call."""
-        return self._poison.drain_side_outputs()
 
     def process(self, ports: Sequence[Run]) -> Run:
         """Call the function for the whole batch; if it raises, for parts of the batch."""

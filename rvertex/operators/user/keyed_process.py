@@ -34,7 +34,14 @@ from rvertex.operators.edges.spread import EdgeSpreadOperator, in_order_of_begin
 from rvertex.operators.protocol import OperatorState
 from rvertex.state.collector import collector_paused
 from rvertex.state.doing import calling
-from rvertex.user_code.code import NOT_POISON, OnError, Poison, UserCode, dead_letter_outputs
+from rvertex.user_code.code import (
+    NOT_POISON,
+    OnError,
+    Poison,
+    SkipsPoison,
+    UserCode,
+    dead_letter_outputs,
+)
 from rvertex.user_code.emitted_rows import Emitted
 from rvertex.user_code.errors import (
     RAISED,
@@ -111,7 +118,7 @@ class KeyedProcessing:
         return KeyedProcessOperator(self, payload, self.output_schema(inputs))
 
 
-class KeyedProcessOperator:
+class KeyedProcessOperator(SkipsPoison):
     """See :class:`KeyedProcessing`."""
 
     #: See :mod:`rvertex.state.unverified`.
@@ -150,15 +157,6 @@ class KeyedProcessOperator:
         )
         self.context.use(self._calls, self._point_end if has_ends else self._events.end_of)
         self._references = references(self._events.event), references(self._timer)
-
-    @property
-    def poisoned_events(self) -> int:
-        """Number of calls that raised and were skipped."""
-        return self._poison.count
-
-    def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
-        """Return and clear the dead letters since the last call."""
-        return self._poison.drain_side_outputs()
 
     def use_values(self, source: ValueSource, shell: ValueShell) -> None:
         """See :class:`~rvertex.user_code.context.DrawsValues`."""

@@ -11,7 +11,7 @@ from rvertex.errors import UnknownColumnError
 from rvertex.operators.horizon import SameLifetimes
 from rvertex.operators.protocol import whole
 from rvertex.operators.user.answers import Answers
-from rvertex.user_code.code import OnError, Poison, dead_letter_outputs
+from rvertex.user_code.code import OnError, Poison, SkipsPoison, dead_letter_outputs
 from rvertex.user_code.context import Failure
 from rvertex.user_code.errors import NoLoggedValuesError, UserResultError, place_of
 
@@ -71,7 +71,7 @@ class Asking(SameLifetimes):
         return pa.schema([*payload, *self.schema])
 
 
-class AskingOperator:
+class AskingOperator(SkipsPoison):
     """Base of the operators: handles calls, recorded values, and rows without a response."""
 
     def __init__(self, spec: Asking, payload: pa.Schema) -> None:
@@ -84,15 +84,6 @@ class AskingOperator:
         self._calls: Calls | None = None
         #: The number of the first row of the next step.
         self._seq = 0
-
-    @property
-    def poisoned_events(self) -> int:
-        """Number of rows without a response."""
-        return self._poison.count
-
-    def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
-        """Return and clear the dead letters since the last call."""
-        return self._poison.drain_side_outputs()
 
     def use_values(self, source: ValueSource, shell: ValueShell) -> None:
         """See :class:`~rvertex.user_code.context.DrawsValues`."""

@@ -31,7 +31,14 @@ from rvertex.events.run import NO_CTIS, Run, concat
 from rvertex.operators.cti_hold import HeldCtis
 from rvertex.operators.protocol import OperatorState
 from rvertex.state.doing import calling
-from rvertex.user_code.code import NOT_POISON, OnError, Poison, UserCode, dead_letter_outputs
+from rvertex.user_code.code import (
+    NOT_POISON,
+    OnError,
+    Poison,
+    SkipsPoison,
+    UserCode,
+    dead_letter_outputs,
+)
 from rvertex.user_code.context import VertexContext
 from rvertex.user_code.errors import RAISED, UserResultError
 from rvertex.user_code.result import declared_columns, result_columns
@@ -72,7 +79,7 @@ class UserOperator:
         return UserOperatorRunner(self, payload)
 
 
-class UserOperatorRunner:
+class UserOperatorRunner(SkipsPoison):
     """See :class:`UserOperator`."""
 
     def __init__(self, spec: UserOperator, payload: pa.Schema) -> None:
@@ -88,15 +95,6 @@ class UserOperatorRunner:
         self._held = HeldCtis(keeps_own=False) if spec.passes_ctis else None
         #: The greatest time of its input so far.
         self._frontier: int = MIN_TIME
-
-    @property
-    def poisoned_events(self) -> int:
-        """Number of poison events that were skipped."""
-        return self._poison.count
-
-    def drain_side_outputs(self) -> Sequence[pa.RecordBatch]:
-        """Return and clear the dead letters since the last call."""
-        return self._poison.drain_side_outputs()
 
     def use_values(self, source: ValueSource, shell: ValueShell) -> None:
         """See :class:`~rvertex.user_code.context.DrawsValues`."""

@@ -179,7 +179,36 @@ class SessionStarts:
         return orbit(fresh, np.searchsorted(base + rank, base + late))
 
 
-class Sessions:
+class SessionColumns:
+    """Base of states that store columns per key, next to the starts of sessions."""
+
+    _starts: SessionStarts
+
+    @property
+    def _columns(self) -> tuple[GroupArray, ...]:
+        raise NotImplementedError
+
+    def needed(self, promise: int) -> np.ndarray:
+        """Return a mask of the keys that are still active at ``promise``."""
+        mask: np.ndarray = self._starts.active.read() > promise
+        return mask
+
+    def keep(self, codes: np.ndarray) -> None:
+        """Renumber key ``codes[i]`` to i and drop all other keys."""
+        for column in self._columns:
+            column.adopt(column.read()[codes])
+
+    def save(self) -> pa.Table:
+        """Return the columns by key code, by reference."""
+        return pa.table({f"c{i}": c.shared() for i, c in enumerate(self._columns)})
+
+    def restore(self, table: pa.Table) -> None:
+        """Restore the columns that ``save`` returned."""
+        for i, column in enumerate(self._columns):
+            column.adopt(numbers(as_one_array(table.column(i))))
+
+
+class Sessions(SessionColumns):
     """Stores, by key, its last session's start and number, and until when the key is active."""
 
     def __init__(self, gap: int, longest: int | None) -> None:
@@ -207,21 +236,6 @@ class Sessions:
         result = np.empty(len(of_row), np.int64)
         result[starts.order] = of_row
         return result[starts.carried :]
-
-    def needed(self, promise: int) -> np.ndarray:
-        mask: np.ndarray = self._starts.active.read() > promise
-        return mask
-
-    def keep(self, codes: np.ndarray) -> None:
-        for column in self._columns:
-            column.adopt(column.read()[codes])
-
-    def save(self) -> pa.Table:
-        return pa.table({f"c{i}": c.shared() for i, c in enumerate(self._columns)})
-
-    def restore(self, table: pa.Table) -> None:
-        for i, column in enumerate(self._columns):
-            column.adopt(numbers(as_one_array(table.column(i))))
 
     @property
     def _columns(self) -> tuple[GroupArray, ...]:

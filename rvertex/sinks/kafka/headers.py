@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 STREAM, SEQ = "stream", "seq"
 
 
-class KafkaHeaders:
-    """The rows of one output partition in a topic; see :class:`.protocol.Destination`."""
+class KafkaWriter:
+    """Base of writers of one output partition: a producer, and the group with its progress."""
 
     def __init__(self, sink: KafkaSink, place: DeliveryPlace) -> None:
         self._sink, self._place = sink, place
@@ -40,7 +40,31 @@ class KafkaHeaders:
         self._group: client.ProgressGroup | None = None
         self._producer: Producer | None = None
         self._epoch = 0
-        self._partition = self._partitions = 0
+        #: Topic partition of records without a key.
+        self._partition = 0
+
+    def close(self) -> None:
+        """See the protocol."""
+        self._leave()
+        if self._group is not None:
+            self._group.close()
+            self._group = None
+
+    def _leave(self) -> None:
+        """Discard the records that are not committed, and the producer."""
+        raise NotImplementedError
+
+    def _refuse_if_older(self, kept: client.KeptProgress) -> None:
+        if kept.epoch > self._epoch:
+            raise DeliveryFencedError(self._link.label, self._epoch)
+
+
+class KafkaHeaders(KafkaWriter):
+    """The rows of one output partition in a topic; see :class:`.protocol.Destination`."""
+
+    def __init__(self, sink: KafkaSink, place: DeliveryPlace) -> None:
+        super().__init__(sink, place)
+        self._partitions = 0
         #: Seqs of items whose records the topic already has after the stored offsets.
         self._found: set[int] = set()
         #: By topic partition: the offset up to which this writer has read or written the records.
@@ -101,17 +125,6 @@ class KafkaHeaders:
         self._found = {seq for seq in self._found if seq >= progress.next_seq}
         self._group.keep(self._epoch, progress, self._ends)
         self._link.items = None
-
-    def close(self) -> None:
-        """See the protocol."""
-        self._leave()
-        if self._group is not None:
-            self._group.close()
-            self._group = None
-
-    def _refuse_if_older(self, kept: client.KeptProgress) -> None:
-        if kept.epoch > self._epoch:
-            raise DeliveryFencedError(self._link.label, self._epoch)
 
     def _produce(self, record: dict[str, Any]) -> None:
         assert self._producer is not None

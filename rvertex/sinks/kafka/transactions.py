@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaException, Producer
 
 from rvertex.sinks.errors import (
-    DeliveryFencedError,
     DeliveryUnknownError,
     DestinationError,
 )
 from rvertex.sinks.kafka import client
-from rvertex.sinks.kafka.headers import KafkaHeaders
-from rvertex.sinks.kafka.records import RecordEncoder
+from rvertex.sinks.kafka.headers import KafkaHeaders, KafkaWriter
 
 if TYPE_CHECKING:
     from confluent_kafka import TopicPartition
@@ -31,18 +29,11 @@ if TYPE_CHECKING:
     from rvertex.sinks.spec import DeliveryPlace, KafkaSink
 
 
-class KafkaTransactions:
+class KafkaTransactions(KafkaWriter):
     """The rows of one output partition in a topic; see :class:`.protocol.Destination`."""
 
     def __init__(self, sink: KafkaSink, place: DeliveryPlace) -> None:
-        self._sink, self._place = sink, place
-        self._link = client.Link(sink)
-        self._records = RecordEncoder(sink, place.schema, place.end)
-        self._group: client.ProgressGroup | None = None
-        self._producer: Producer | None = None
-        self._epoch = 0
-        #: Topic partition of records without a key.
-        self._partition = 0
+        super().__init__(sink, place)
         self._is_begun = False
 
     def open(self, epoch: int) -> DeliveryProgress | None:
@@ -101,13 +92,6 @@ class KafkaTransactions:
         """See the protocol."""
         self._commit(progress)
 
-    def close(self) -> None:
-        """See the protocol."""
-        self._leave()
-        if self._group is not None:
-            self._group.close()
-            self._group = None
-
     def _begin(self) -> None:
         assert self._producer is not None
         if self._is_begun:
@@ -144,10 +128,6 @@ class KafkaTransactions:
         send = producer.send_offsets_to_transaction
         call = functools.partial(send, offsets, member, client.ANSWER_WAIT_S)
         self._link.keep(call, producer, client.OFFSETS_WAITS)
-
-    def _refuse_if_older(self, kept: client.KeptProgress) -> None:
-        if kept.epoch > self._epoch:
-            raise DeliveryFencedError(self._link.label, self._epoch)
 
     def _leave(self) -> None:
         """Abort the open transaction, if any."""

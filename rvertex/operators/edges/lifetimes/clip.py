@@ -30,7 +30,7 @@ from rvertex.keys.key_index import KeyIndex, null_keys
 from rvertex.operators.edges.emitted import Lives, in_order
 from rvertex.operators.edges.instants import Instants
 from rvertex.operators.edges.living_rows import LivingRows, bisected
-from rvertex.operators.horizon import SameLifetimes
+from rvertex.operators.lifetimes.clip import ClipSpec
 from rvertex.operators.protocol import OperatorState
 
 if TYPE_CHECKING:
@@ -41,21 +41,10 @@ _CODES_SLACK = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
-class EdgeClip(SameLifetimes):
-    """Port 0 is left, port 1 is right. Keys are compared pairwise and have equal types."""
+class EdgeClip(ClipSpec):
+    """Clips rows whose ends are not known yet."""
 
     holds_ctis: ClassVar[bool] = False
-
-    left_on: tuple[str, ...]
-    right_on: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        assert len(self.left_on) == len(self.right_on) > 0, (self.left_on, self.right_on)
-
-    def output_schema(self, inputs: Sequence[pa.Schema]) -> pa.Schema:
-        """Return the left schema."""
-        left, _right = inputs
-        return left
 
     def open(self, inputs: Sequence[pa.Schema]) -> EdgeClipOperator:
         """Return a new operator with empty state."""

@@ -22,7 +22,7 @@ from rstream.types import INF_TIME
 from rvertex.events.arrays import as_one_array, numbers
 from rvertex.events.group_arrays import GroupArray
 from rvertex.events.group_scan import heads_of
-from rvertex.operators.windows.session import SessionStarts
+from rvertex.operators.windows.session import SessionColumns, SessionStarts
 
 if TYPE_CHECKING:
     from rvertex.operators.windows.window_log import WindowLog
@@ -108,7 +108,7 @@ class Endless:
         self._window.adopt(numbers(as_one_array(table.column(0))))
 
 
-class OfSessions:
+class OfSessions(SessionColumns):
     """Stores, by key, the window of its last step, and the first step's number in its session."""
 
     def __init__(self, gap: int, longest: int | None) -> None:
@@ -144,25 +144,9 @@ class OfSessions:
         of_step[place[is_event]] = belongs[is_event]
         return Numbered(begins, of_step)
 
-    def needed(self, promise: int) -> np.ndarray | None:
-        """See :class:`Steps`. Returns the keys that are still active."""
-        mask: np.ndarray = self._starts.active.read() > promise
-        return mask
-
-    def keep(self, codes: np.ndarray) -> None:
-        for column in self._columns:
-            column.adopt(column.read()[codes])
-
     def going_on(self) -> np.ndarray | None:
         """See :class:`Steps`. Returns the last session of each key."""
         return self._session.read()
-
-    def save(self) -> pa.Table:
-        return pa.table({f"c{i}": c.shared() for i, c in enumerate(self._columns)})
-
-    def restore(self, table: pa.Table) -> None:
-        for i, column in enumerate(self._columns):
-            column.adopt(numbers(as_one_array(table.column(i))))
 
     @property
     def _columns(self) -> tuple[GroupArray, ...]:
