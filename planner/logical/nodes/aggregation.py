@@ -93,9 +93,7 @@ class _Grouped(Step):
         schema = self.operator().output_schema([self.input.schema])
         object.__setattr__(self, "schema", schema)
 
-    @property
-    def stage_kind(self) -> str:
-        return "agg"
+    stage_kind = "agg"
 
     @property
     def is_cheap(self) -> bool:

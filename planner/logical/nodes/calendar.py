@@ -20,9 +20,7 @@ class CalendarStep(SameRows):
     back: bool
     label: str = ""
 
-    @property
-    def takes_dictionaries(self) -> bool:
-        return True
+    takes_dictionaries = True
 
     def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
         return (wanted,)

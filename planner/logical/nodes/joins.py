@@ -206,9 +206,7 @@ class IntervalJoin(SideBySide):
             pairs = [pairs[i] for i in part]
         return keyed(self.columns, pairs, (self.keeps("left"), self.keeps("right")))
 
-    @property
-    def is_point(self) -> bool:
-        return True
+    is_point = True
 
 
 @dataclass(frozen=True, slots=True)

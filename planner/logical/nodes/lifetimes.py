@@ -71,9 +71,7 @@ class Lifetime(SameRows):
             case _:
                 raise AssertionError(f"{self.change} does not read edges")
 
-    @property
-    def takes_dictionaries(self) -> bool:
-        return True
+    takes_dictionaries = True
 
     def describe(self) -> str:
         is_chop = isinstance(self.change, Chop)
@@ -140,9 +138,7 @@ class Stitch(SameRows):
             return stitch.Stitch(self.on)
         return EdgeAggregate(tuple(self.schema.names), (), by_arrival=True)
 
-    @property
-    def stage_kind(self) -> str:
-        return "stitch"
+    stage_kind = "stitch"
 
     def describe(self) -> str:
         by = f"by {', '.join(self.on)}" if self.on else "all"
@@ -161,13 +157,8 @@ class _PickedRows(SameRows):
 
     __slots__ = ()
 
-    @property
-    def takes_dictionaries(self) -> bool:
-        return True
-
-    @property
-    def keeps_lifetimes(self) -> bool:
-        return True
+    takes_dictionaries = True
+    keeps_lifetimes = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,9 +175,7 @@ class Distinct(_PickedRows):
         kept = Deduplicate(self.on, self.within_us)
         return EdgeOfBegins(kept) if self.edges else kept
 
-    @property
-    def stage_kind(self) -> str:
-        return "deduplicate"
+    stage_kind = "deduplicate"
 
     def describe(self) -> str:
         within = "" if self.within_us == INF_TIME else f" within {format_us(self.within_us)}"
@@ -214,9 +203,7 @@ class Sorted(_PickedRows):
     def operator(self) -> SortTogether:
         return SortTogether(self.by, self.ways)
 
-    @property
-    def stage_kind(self) -> str:
-        return "sort"
+    stage_kind = "sort"
 
     def describe(self) -> str:
         orders = (
@@ -246,9 +233,7 @@ class Limited(_PickedRows):
     def operator(self) -> Limit | EdgeOfBegins:
         return EdgeOfBegins(Limit(self.rows)) if self.edges else Limit(self.rows)
 
-    @property
-    def stage_kind(self) -> str:
-        return "limit"
+    stage_kind = "limit"
 
     def describe(self) -> str:
         return f"limit {self.rows:,}{with_edges(self.edges)}"

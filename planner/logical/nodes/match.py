@@ -37,9 +37,7 @@ class Match(Step):
     def operator(self) -> MatchRows:
         return self.spec
 
-    @property
-    def stage_kind(self) -> str:
-        return "match"
+    stage_kind = "match"
 
     def describe(self) -> str:
         spec = self.spec
@@ -63,9 +61,7 @@ class Match(Step):
     def partitioning(self) -> Partitioning:
         return same_partitioning(self, set(self.spec.keys) & set(self.spec.kept))
 
-    @property
-    def is_point(self) -> bool:
-        return True
+    is_point = True
 
     @property
     def codes(self) -> tuple[UserCode, ...]:

@@ -49,9 +49,7 @@ class Over(Step):
         frames = FrameAggregate(self.keys, self.rows, self.first, self.last, specs, self.peers)
         return EdgeOfBegins(frames) if self.edges else frames
 
-    @property
-    def stage_kind(self) -> str:
-        return "over"
+    stage_kind = "over"
 
     @property
     def frame(self) -> str:
@@ -95,6 +93,4 @@ class Over(Step):
     def partitioning(self) -> Partitioning:
         return same_partitioning(self, set(self.input.schema.names))
 
-    @property
-    def keeps_lifetimes(self) -> bool:
-        return True
+    keeps_lifetimes = True

@@ -70,9 +70,7 @@ class SameEvents(OneInput):
     def partitioning(self) -> Partitioning:
         return self.input.partitioning
 
-    @property
-    def keeps_lifetimes(self) -> bool:
-        return True
+    keeps_lifetimes = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,8 @@ class _RowStep(OneInput):
 
     __slots__ = ()
 
-    @property
-    def is_stateless(self) -> bool:
-        return True
-
-    @property
-    def keeps_lifetimes(self) -> bool:
-        return True
+    is_stateless = True
+    keeps_lifetimes = True
 
 
 @dataclass(frozen=True, slots=True)
