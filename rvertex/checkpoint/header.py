@@ -19,7 +19,7 @@ CHECKSUM_BYTES = 16
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True, tag="p"):
-    """A piece stored in a separate file: its path below the job's root, its bytes and their digest."""
+    """A piece stored in a separate file: its path below the root, its bytes and their digest."""
 
     path: str
     size_bytes: int
