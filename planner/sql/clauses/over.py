@@ -69,7 +69,7 @@ def by_time(node: exp.Expr, scope: Scope, names: Names) -> bool:
 def timed(
     node: exp.Select, names: Names, from_: Callable[[exp.Select, Names, list[exp.Expr]], Scope]
 ) -> Callable[[exp.Window], bool]:
-    """Return a function that tells whether a window function orders rows by the stream's time."""
+    """Return a function that checks whether a window function orders rows by the stream's time."""
     scopes: list[Scope] = []
 
     def is_by_time(window: exp.Window) -> bool:
