@@ -33,6 +33,7 @@ from jobmanager.driver.shell_parts import (
     Requests,
     host_spec,
     is_final,
+    is_upkeep,
     may_wait,
     nothing_to_check,
     notice_of,
@@ -40,6 +41,7 @@ from jobmanager.driver.shell_parts import (
 )
 from jobmanager.logs import note
 from jobmanager.manager import damage
+from jobmanager.state.job_state import STOPPING
 from jobmanager.state.messages import (
     CheckOutput,
     DeleteFiles,
@@ -219,7 +221,7 @@ class Driver(Requests):
             self._handle(self._notices.get(timeout=wait_s))
             for _ in range(self._notices.qsize()):  # notices that arrived while a store was slow
                 self._handle(self._notices.get_nowait())
-        if self._held:
+        if self._held and not self._may_still_wait():
             self._flush()
         now = self._clock.monotonic_s()
         if now - self._ticked_s < self._config.tick_s:
@@ -292,6 +294,13 @@ class Driver(Requests):
             self._flush()
         for instruction in instructions:
             self._perform(instruction)
+
+    def _may_still_wait(self) -> bool:
+        """Return whether the held instructions may wait for the next tick or the end of the job.
+
+        While the job stops, each vertex takes a checkpoint. One flush is enough for all of these.
+        """
+        return self._manager.state == STOPPING and all(map(is_upkeep, self._held))
 
     def _flush(self) -> None:
         """Make all notices durable, and perform the instructions that wait for that."""

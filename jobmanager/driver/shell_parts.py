@@ -195,10 +195,17 @@ def notice_of(request: str) -> Notice:
 
 def is_final(instruction: Instruction, notice: Notice) -> bool:
     """Return whether an instruction deletes data, so that notices must be durable before it."""
+    if isinstance(instruction, EndJob):
+        return True
     # Only to free memory after reports; a successor can do without those reports.
+    return is_upkeep(instruction) and (is_logged(notice) or not isinstance(instruction, Tell))
+
+
+def is_upkeep(instruction: Instruction) -> bool:
+    """Return whether an instruction only deletes files, frees memory or was logged already."""
     if isinstance(instruction, Tell):
-        return is_logged(notice) and isinstance(instruction.instruction, Collect)
-    return isinstance(instruction, DeleteFiles | Record | EndJob)
+        return isinstance(instruction.instruction, Collect)
+    return isinstance(instruction, DeleteFiles | Record)
 
 
 def may_wait(instruction: Instruction) -> bool:

@@ -14,6 +14,7 @@ from jobmanager.driver.driver import Driver
 from jobmanager.driver.shell_parts import PAUSE_MAX_S
 from jobmanager.errors import JobRunningError
 from jobmanager.manager.manager import JobManager
+from jobmanager.state.job_state import STOPPING
 from jobmanager.state.messages import DeleteFiles, Tick
 from jobmanager.storage.notice_log import FLUSHES_MAX, NoticeLog, read_notices
 from jobmanager.storage.root import CANCEL, DRAIN, STOP, JobRoot
@@ -472,6 +473,22 @@ def test_deletions_that_arrive_together_wait_for_one_flush() -> None:
     scene.driver.log.flush = lambda: flushes.append(flush())  # type: ignore[method-assign,func-returns-value]
     for _ in range(3):
         scene.hear_zombie()
+    scene.driver.poll(0)
+    assert len(flushes) == 1
+
+
+def test_while_a_job_stops_deletions_wait_for_one_flush_at_the_next_tick() -> None:
+    """Each checkpoint of the stop waited for a flush of its own, while the output paused."""
+    scene, flushes = Scene(MemoryBlobs()), []
+    flush = scene.driver.log.flush
+    scene.driver.log.flush = lambda: flushes.append(flush())  # type: ignore[method-assign,func-returns-value]
+    scene.driver.job.state = STOPPING
+    scene.manager.handle = lambda _: [DeleteFiles(("checkpoints/a/old",))]  # type: ignore[method-assign]
+    for _ in range(3):
+        scene.hear_host()
+        scene.driver.poll(0)
+    assert not flushes
+    scene.clock.advance(int(CONFIG.tick_s * 1e6))
     scene.driver.poll(0)
     assert len(flushes) == 1
 
