@@ -220,7 +220,7 @@ def test_two_sites_deliver_each_booking_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_planted_spikes_and_dips_are_found_and_nothing_else_that_week() -> None:
-    """In real flights, within three hours.
+    """Planted spikes and dips in real flights are reported within three hours.
 
     The year's other alerts are holidays and clock changes.
     """

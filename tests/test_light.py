@@ -50,7 +50,7 @@ def test_every_public_name_is_found(package: str) -> None:
 
 
 def test_a_host_that_unpickles_an_expression_knows_its_functions() -> None:
-    """In whatever order the modules of expressions are imported."""
+    """A host that unpickles an expression finds its functions, in any order of imports."""
     for module in ("nodes", "types", "predicates"):
         assert "planner.expressions.functions" in modules_of(f"import planner.expressions.{module}")
     data = pickle.dumps((col("n") > 4).node)

@@ -335,7 +335,7 @@ def _is_loose(node: ast.ClassDef) -> bool:
 
 
 def test_private_names_are_used() -> None:
-    """By their own file or by a file that imports them: unused names mislead readers."""
+    """Each private name is used by its own file or by a file that imports it."""
     imported = {name for file in NAMES for name in _names_imported(file)}
     unused = []
     for file in NAMES:

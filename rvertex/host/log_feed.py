@@ -349,7 +349,7 @@ class LogFeed:
         return self._intake.next_index(k)
 
     def _facts(self, *, has_joined: bool = False) -> list[PartitionFacts]:
-        """Return partition states; ``has_joined``: count partitions yet to join as ended."""
+        """Return the states of partitions; ``has_joined``: those yet to join count as ended."""
         rows = zip(self._partitions, self._log.channels, strict=True)
         return [
             PartitionFacts(

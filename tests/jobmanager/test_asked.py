@@ -76,7 +76,7 @@ def test_a_job_whose_job_manager_was_killed_is_not_asked(
 def test_what_a_job_manager_was_asked_that_died_is_done_by_the_next_one(
     dead: subprocess.Popen[str], events: Path, tmp_path: Path
 ) -> None:
-    """On another machine, a job manager counts as alive for some seconds."""
+    """A job manager dies with an open request; the next one carries the request out."""
     root = JobRoot(str(tmp_path))
     root.request(STOP)
     root.request(DRAIN + "h0.0")

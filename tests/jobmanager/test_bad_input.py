@@ -228,7 +228,7 @@ def test_failed_then_repaired_then_resumed(tmp_path: Path, gate: Gate, name: str
     ],
 )
 def test_a_look_at_all_times_finds_it_before_anything_runs(name: str, tmp_path: Path) -> None:
-    """With delay="auto": the same message, and the job leaves no files."""
+    """With ``delay="auto"`` planning finds the bad input, so the job leaves no files."""
     case = CASES[name]
     data = tmp_path / "data"
     data.mkdir()

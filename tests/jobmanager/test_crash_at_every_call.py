@@ -167,7 +167,7 @@ def test_a_process_dies_at_every_call_while_its_log_begins_anew() -> None:
 
 
 def test_a_log_without_its_fence_is_refused() -> None:
-    """Without this file it is unknown which earlier notices are valid."""
+    """Without its fence it is unknown which earlier notices of a log are valid."""
     store = MemoryBlobs()
     for _ in range(2):
         manage(store, [])

@@ -50,7 +50,7 @@ def finished(query: Query, root: Path, **options: Any) -> tuple[Any, Any]:
 def test_it_is_refused_at_once_by_name_until_the_file_is_back(
     make: Callable[[Path], Query], verify: bool, data: Path, tmp_path: Path
 ) -> None:
-    """Its inputs, or a vertex's recorded values, are deleted."""
+    """A damaged result cannot be recomputed after ``gc``; the error names the file."""
     root = tmp_path / "job"
     expected = finished(make(data), root, verify=verify)
     harmed = segments(root / "output")[-1]

@@ -89,7 +89,7 @@ def test_the_end_of_one_vertex_lets_the_next_leave_a_drained_host() -> None:
 
 
 def test_a_notice_of_one_that_is_gone_starts_nothing() -> None:
-    """Such a notice is not logged, so a successor would not know why an instance started."""
+    """A notice of a removed instance is not logged, so it must not start another one."""
     scene = Scene(hosts=5, twins_max=1)
     scene.start_all()
     slow = scene.at("c").epoch
@@ -231,7 +231,7 @@ def names_given(scene: Scene) -> list[str]:
 
 
 def test_no_host_has_the_name_of_another_one() -> None:
-    """Nor the name of a host that a predecessor ordered and never got a report from."""
+    """Host names are unique, including hosts that a predecessor ordered and that never reported."""
     scene = Scene(hosts=2)
     given = names_given(scene)
     scene.start_all()

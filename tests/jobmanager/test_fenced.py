@@ -42,7 +42,7 @@ def replace_manager(root: Path) -> None:
 
 
 def test_hosts_leave_before_a_replaced_job_manager_has_ended(tmp_path: Path, gate: Gate) -> None:
-    """Their threads and servers used to live on until the process ended."""
+    """A replaced job manager first ends its hosts, whose threads used to outlive it."""
     root, working = tmp_path / "job", threading.Event()
     query = two_exchanges(write_events(tmp_path / "events.parquet"))
 

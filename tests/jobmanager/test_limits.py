@@ -291,7 +291,7 @@ def test_a_volatile_channel_keeps_less_than_other_streams() -> None:
 
 @pytest.mark.parametrize("limits", [JobConfig, HostLimits])
 def test_each_limit_is_lowered_by_a_test(limits: type) -> None:
-    """In a test other than the simulation, whose laws do not show which limit took effect."""
+    """Each limit has a test that lowers it; tests of the simulation do not count."""
     texts = [
         path.read_text()
         for path in sorted(TESTS.rglob("*.py"))

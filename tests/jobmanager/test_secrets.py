@@ -304,7 +304,7 @@ def test_a_job_that_has_begun_stays_as_it_is() -> None:
 
 @pytest.mark.slow
 def test_a_capsule_has_no_secret_of_its_job(tmp_path: Path) -> None:
-    """Neither the plan nor the query file, which has a password as plain text."""
+    """Neither the plan nor the query file in a capsule has the password of the job."""
     code, root, made = tmp_path / "query.py", tmp_path / "root", tmp_path / "row.zip"
     dsn = f"postgresql://me:{LITERAL}@{NOWHERE}/db"
     code.write_text(f"DSN = {dsn!r}\nCONFIG = {{'sasl.password': {LITERAL!r}}}\npassword = 'x y'\n")

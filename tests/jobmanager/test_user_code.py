@@ -195,7 +195,7 @@ class Panics(KeyedProcess):
 def test_code_that_leaves_python_fails_the_job_and_ends_no_host(
     kind: str, function: Any, process: type[KeyedProcess], reason: str, tmp_path: Path
 ) -> None:
-    """It killed one host after the other, and the job reported broken connections."""
+    """User code that kills its process used to end one host after the other."""
     events = Stream.from_items({"x": "int64"}, [event(1, x=1)])
     stream = {
         "udf": lambda: events.select(y=udf(function, returns=int)(col("x") + 2)),

@@ -110,7 +110,7 @@ def test_windows(kind: str, way: str) -> None:
 @pytest.mark.parametrize("points", [True, False], ids=["points", "spans"])
 @pytest.mark.parametrize("kind", ["row_number", "rank"])
 def test_running(kind: str, points: bool) -> None:
-    """At each instant; a point counts from its start on."""
+    """Running first rows are right at each instant; a point counts from its start on."""
     rows = made(points)
     by, key = WAYS["greatest"]
     (found,) = answers(stream_of(rows).group_by("k").top(2, by, rank=kind, place="place"))
@@ -236,7 +236,7 @@ def test_a_limit_stays_where_it_is() -> None:
 
 @pytest.mark.parametrize("latest", [False, True])
 def test_what_is_kept_of_parts_is_what_is_kept_of_all(latest: bool) -> None:
-    """Whether rows are merged with the first of the earlier rows once or repeatedly."""
+    """The first rows are the same, whether parts are merged once or repeatedly."""
     rng = Random(5)
     codes = np.array([rng.randrange(2) for _ in range(40)])
     rows = [{"by0": k // 16, "vs": k // 8, "row": {"n": k}} for k in range(40)]

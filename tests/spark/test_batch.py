@@ -539,7 +539,7 @@ def test_run_as_a_batch_writes_what_a_job_would(tmp_path: Path) -> None:
 
 
 def test_first_rows_and_orders() -> None:
-    """In windows, as running results, and of structs."""
+    """First rows in windows, in running results, and of structs equal those of the stream."""
     stream = events(spans=True).filter(col("k").is_null() | (col("n") != 3))
     by = [asc("x", nulls_first=True), desc("g"), "n"]
     for kind in ("row_number", "rank", "dense_rank"):

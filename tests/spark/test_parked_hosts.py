@@ -152,14 +152,14 @@ def test_a_job_that_crashes_lets_waiting_processes_exit(
 
 @pytest.mark.parametrize(("verb", "phase"), TRIES if DEPTH > 1 else FEW_TRIES)
 def test_a_driver_dies_while_processes_wait(verb: str, phase: str, tmp_path: Path) -> None:
-    """They exit, and ``resume`` undoes or completes the change."""
+    """The driver dies while processes wait: they exit, and ``resume`` completes the change."""
     die_in_change(verb, phase, tmp_path, executor="spark")
 
 
 def test_a_worker_that_is_killed_after_the_change_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its new process has the plan of the present generation, not that of the first host."""
+    """A worker killed after the change is replaced by one with the new plan."""
     job = Job(tmp_path, monkeypatch)
     job.rescale(3)
     for pid in job.pids():

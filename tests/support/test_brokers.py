@@ -37,7 +37,7 @@ def test_what_is_aborted_or_open_is_hidden(broker: Broker, topic: str) -> None:
 
 
 def test_a_fetch_waits_for_rows_and_they_end_the_wait(broker: Broker, topic: str) -> None:
-    """Without the wait, the end of the partition would be reported at once."""
+    """A fetch at the end of a partition waits for rows; a new row ends the wait."""
     from confluent_kafka import TopicPartition
 
     config = {

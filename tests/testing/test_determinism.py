@@ -51,7 +51,7 @@ def test_the_failure_shows_the_way_the_rows_and_the_cause() -> None:
 
 
 def test_rows_with_a_delay_arrive_within_it() -> None:
-    """Otherwise rows would be late, and the results would differ."""
+    """Rows arrive within the delay: late rows would be dropped, and results would differ."""
     schema = Input({"user": "string", "n": "int64"}, delay="3s")
     rows = [{"time": f"{t}s", "user": "ab"[t % 2], "n": t} for t in range(12)]
 

@@ -70,7 +70,7 @@ def delete_abandoned(job: JobRoot, now_us: int, *, is_dry_run: bool = False) -> 
             if shown_status(root, now_us)["state"] in OPEN_STATES:
                 continue
         except OperatingError:
-            continue  # unknown now
+            continue  # the store failed: unknown now
         except StreamEngineError:
             pass  # no job was started there, or its files are broken
         if not is_dry_run:

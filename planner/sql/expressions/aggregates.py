@@ -272,7 +272,7 @@ class Aggregates:
         return agg.count() if condition is None else agg.count(_where(condition, lit(1)))
 
     def _within_group(self, call: AggregateCall, condition: Expr | None) -> Agg:
-        """Compile ``PERCENTILE_CONT(q) WITHIN GROUP (ORDER BY x [DESC])``, and ``MODE()`` so."""
+        """Compile ``PERCENTILE_CONT(q)`` or ``MODE()`` and ``WITHIN GROUP (ORDER BY x [DESC])``."""
         text, node = self.before.text, call.node
         if len(call.order) != 1 or len(call.values) != int(type(node) is not exp.Mode):
             wanted = "write PERCENTILE_CONT(q) or PERCENTILE_DISC(q) WITHIN GROUP (ORDER BY x)"

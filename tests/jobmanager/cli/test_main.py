@@ -504,7 +504,7 @@ def test_without_java(file: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_status_starts_no_java(file: Path, tmp_path: Path) -> None:
-    """Without Java on the path, a command that started it would fail."""
+    """Java is not on the path, so ``status`` would fail if it started Java."""
     run_job(file, tmp_path / "job")
     for arguments in (["status", tmp_path / "job"], ["list", tmp_path], ["explain", file]):
         code, _, err = finish(start(*arguments, PATH="", JAVA_HOME=""))

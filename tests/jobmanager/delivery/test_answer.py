@@ -53,7 +53,7 @@ def test_the_table_of_an_output_whose_beginning_is_gone_is_refused() -> None:
 
 
 def test_a_table_is_read_before_the_watermark_and_not_at_it() -> None:
-    """At the watermark, rows that start there may still be missing."""
+    """A table can be read before the watermark only: rows at the watermark may be missing."""
     uri, payload = "memory://test-answer/live", pa.schema([("x", pa.int64())])
     output = RStream.open(uri, payload, background=InlineBackground())
     output.write(0, make_items([ev(1, INF_TIME, x=1), cti(5)], payload))

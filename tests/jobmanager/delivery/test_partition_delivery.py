@@ -287,7 +287,7 @@ def test_the_newest_process_delivers() -> None:
 
 
 def test_an_old_process_that_opens_late_leaves_again() -> None:
-    """It claimed earlier, and a destination that forgot the epochs accepts it."""
+    """A process with an older claim ends, even if the destination accepts it."""
     uri, ledger = written(ITEMS), Ledger()
     zombie = delivery(uri, ledger)
     zombie._claim.take(0)
@@ -303,7 +303,7 @@ def test_an_old_process_that_opens_late_leaves_again() -> None:
 def test_what_one_lacks_who_was_replaced_is_no_failure(
     is_replaced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its successor delivered the next items, and retention deleted them, during its sleep."""
+    """While a process sleeps, its successor delivers its next items and retention deletes them."""
     uri, ledger = written(ITEMS), Ledger()
     found = delivery(uri, ledger)
 
@@ -319,7 +319,7 @@ def test_what_one_lacks_who_was_replaced_is_no_failure(
 
 
 def test_the_newest_that_was_fenced_claims_again() -> None:
-    """A stale process opened the destination in between, but no newer claim exists."""
+    """A delivery was fenced by an outdated process; it has the newest claim and claims again."""
     uri, ledger = written(ITEMS), Ledger(epoch=5)
     found = delivery(uri, ledger)
     found.run()
@@ -423,7 +423,7 @@ def test_pauses_double_up_to_their_limit_and_begin_anew_after_a_commit() -> None
 
 
 def test_who_looked_before_others_claimed_and_forgot_claims_anew() -> None:
-    """The number that it read was claimed, superseded and deleted: it is free, but too low."""
+    """A process wakes up with an old number: it was used and deleted, so it looks free."""
     blobs: dict[str, bytes] = {}
 
     def claim_thrice() -> None:
@@ -500,7 +500,7 @@ def test_the_partitions_of_a_delivery_begin_where_the_first_was_told_to() -> Non
 
 @pytest.mark.parametrize("is_older", [False, True])
 def test_partitions_that_the_output_gets_later_begin_at_their_first_row(is_older: bool) -> None:
-    """``--from`` was for the partitions that were there; of later ones it skipped rows."""
+    """``--from`` applies to present partitions; it used to skip rows of later ones."""
     uri, first, later = written(ITEMS), Ledger(), Ledger()
     if is_older:  # the record of an earlier version does not name partitions
         ROOT.put(f"deliveries/{folder_name(uri)}/from", b"9")
@@ -513,7 +513,7 @@ def test_partitions_that_the_output_gets_later_begin_at_their_first_row(is_older
 
 
 def test_who_opens_while_the_destination_is_being_opened_begins_there_too() -> None:
-    """Both find an empty destination; the first commit of one must not overtake the other."""
+    """Two processes find an empty destination; both must begin at the same item."""
     uri, ledger = written(ITEMS), Ledger()
     first, second = delivery(uri, ledger, start_seq=9), delivery(uri, ledger)
     connect = first._connect
@@ -619,7 +619,7 @@ def test_a_refused_row_ends_a_delivery_that_keeps_no_dead_letters() -> None:
 
 
 def test_rows_of_an_instant_are_put_aside_together_if_the_destination_names_none() -> None:
-    """In an output with open rows, all items of one instant are committed together."""
+    """An output with open rows commits whole instants, so it rejects whole instants, too."""
     items = [ev(1, x=1), ev(2, x=2), ev(2, x=3), cti(INF_TIME)]
     for at_write, kept in ((False, [1]), (True, [1, 2])):
         uri, ledger = written(items), Picky({3}, at_write=at_write)

@@ -196,7 +196,7 @@ def test_a_job_that_has_finished_does_not_take_back_the_place_of_a_later_one(
 
 @pytest.mark.parametrize("place", ["{}/table", "memory://{}/table"])
 def test_a_job_that_died_before_it_had_finished_does_not_either(place: str, tmp_path: Path) -> None:
-    """Its result was published, and then a later job's."""
+    """A job died after it had published; meanwhile a later job has published its result."""
     uri = place.format(tmp_path)
     first = run(rows_of(0).to_parquet(uri, mode="overwrite"), tmp_path / "one")
     for first_x, root in ((500, "two"), (900, "three")):

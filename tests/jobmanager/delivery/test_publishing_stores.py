@@ -114,7 +114,7 @@ def test_two_jobs_at_once_do_not_mix_their_answers(tmp_path: Path) -> None:
 
 
 def test_who_gives_way_to_another_job_puts_its_answer_there_later(tmp_path: Path) -> None:
-    """It may die at any step; it has deleted its drafts, so it writes them again."""
+    """A job that found another one deletes its drafts; later it writes and publishes them again."""
     mine = tmp_path / "mine"
     mine.mkdir()
     for k, xs in enumerate(([1, 2], [3])):

@@ -113,7 +113,7 @@ def running_and_collecting(
 
 @pytest.mark.slow
 def test_what_a_delivery_that_took_over_has_delivered_goes(events: Path, tmp_path: Path) -> None:
-    """The job's own delivery then no longer holds items at its last position."""
+    """Another process has taken the delivery over, so the job's own one keeps no items."""
     root, folder, watch = tmp_path / "job", tmp_path / "rows", Watch()
     job = running_and_collecting(events, root, folder, watch, paced=PACE / 2)
     deliver(str(root))  # of a job in this process: the rows that exist by now
@@ -338,7 +338,7 @@ def test_a_subscription_from_under_which_items_go_says_so_though_the_job_has_end
 
 
 def test_side_rows_of_removed_vertices_are_deleted_here(events: Path, tmp_path: Path) -> None:
-    """They have no writer. The newest segment stays, as for other outputs."""
+    """Side outputs of removed vertices have no writer, so retention deletes their old segments."""
     plan, told = one_partition(events, tmp_path), list[tuple[Mark, ...]]()
     uri = part_uri(f"{plan.root}/late/s09-gone", "g2-part-3")
     stream = open_inline(uri)

@@ -133,7 +133,7 @@ def test_a_root_that_cannot_be_read_is_named_after_a_limit(
 def test_partitions_of_a_change_just_before_the_end_are_delivered(
     finished: jobmanager.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It looked for a change only while the former partitions were delivered.
+    """A delivery must find a change that completes after the former partitions are delivered.
 
     Here the change is complete only after they are.
     """
@@ -206,7 +206,7 @@ def test_it_follows_a_job_that_is_changed(tmp_path: Path) -> None:
 
 
 def test_a_column_that_the_plan_does_not_know_is_an_error() -> None:
-    """It was dropped, so rows after a change had null in it."""
+    """A column that the plan lacks used to be dropped, so rows after a change had null in it."""
     schema = item_schema(pa.schema([("x", pa.int64())]))
     rows = CleanRows(schema, None)
     wider = schema.append(pa.field("t", pa.int64()))

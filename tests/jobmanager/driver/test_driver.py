@@ -263,7 +263,7 @@ def test_one_that_was_replaced_while_it_slept_writes_nothing_more() -> None:
 
 
 def test_one_that_was_replaced_since_its_last_look_decides_nothing() -> None:
-    """Its notices are durable in its own folder, and cause no instructions."""
+    """A replaced driver stores its notices in its own folder, and acts on none of them."""
     store = MemoryBlobs()
     scene = Scene(store)
     store.put("checkpoints/a/zombie", b"state")
@@ -368,7 +368,7 @@ class Overtaken(MemoryBlobs):
 
 
 def test_one_that_is_replaced_while_its_notices_become_durable_does_nothing_of_it() -> None:
-    """It checks the root's owner after the write: an earlier reader does not know the notices."""
+    """A driver checks that it owns the root after its notices are durable, before it acts."""
     store = Overtaken()
     scene = Scene(store)
     scene.driver.cancel()
@@ -526,7 +526,7 @@ def test_hosts_that_were_called_before_the_takeover_are_started_once() -> None:
 
 
 def test_deletions_that_a_tick_orders_do_not_wait_for_the_next_poll() -> None:
-    """They waited for up to the longest wait for a notice."""
+    """Deletions that a tick orders used to wait until the next notice arrived."""
     store = MemoryBlobs()
     scene = Scene(store)
     decide = scene.manager.handle

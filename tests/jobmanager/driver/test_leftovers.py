@@ -65,7 +65,7 @@ def test_what_a_dead_host_stored_and_nobody_announced_goes_after_a_while() -> No
 
 
 def test_what_is_left_behind_is_of_dead_epochs_and_not_needed() -> None:
-    """Only files of the requested vertices; a dead epoch may be lower than a live one."""
+    """Leftovers are files of dead epochs of the requested vertices that no checkpoint needs."""
     store = MemoryBlobs()
     stored = {
         (vertex, epoch): [

@@ -64,7 +64,7 @@ def test_late_rows_are_kept_beside_the_answer(rows: Path, tmp_path: Path) -> Non
 def test_late_rows_keep_what_the_query_does_not_read(
     format: str, rows: Path, tmp_path: Path
 ) -> None:
-    """Also columns that the query drops or never uses, and sources with late rows in few units.
+    """Late rows have all columns of the source, even if the query drops or never uses them.
 
     ``untold``: Parquet whose row groups have no statistics of the time column.
     """

@@ -107,7 +107,7 @@ def test_only_the_connections_that_are_meant_are_ended() -> None:
 
 
 def test_sockets_of_other_kinds_are_passed_over() -> None:
-    """Such as the socket with which a process asks for its addresses.
+    """Sockets of other kinds are skipped, such as one that queries the process's addresses.
 
     Its peer is a pair of numbers.
     """
@@ -153,7 +153,7 @@ class Told(logging.Handler):
 
 @pytest.mark.slow
 def test_a_process_without_files_left_ends_silent_calls_once_it_has_some() -> None:
-    """In its own process, because other threads would take a file descriptor that becomes free."""
+    """A process without free file descriptors ends silent calls as soon as it gets some."""
     process = multiprocessing.get_context("spawn").Process(target=_without_files_left)
     process.start()
     process.join(120)

@@ -229,7 +229,7 @@ def test_small_posts_do_not_make_small_files(tmp_path: Path, over: str) -> None:
 
 @pytest.mark.slow
 def test_a_full_disk_is_503_and_no_loss(tmp_path: Path, over: str) -> None:
-    """Its process may not write for a while, and then may again."""
+    """The server's disk is full for a while: posts get status 503, and no row is lost."""
     with IntakeProcess(write_config(tmp_path), over=over) as server:
         who = {"producer": "p"}
         assert server.post([row("p", 0)], number=0, **who).status == 200
@@ -304,7 +304,7 @@ def status(server: IntakeProcess) -> int:
 
 
 def test_signals_are_what_they_were_when_the_server_has_ended() -> None:
-    """Otherwise a process that takes long to close its logs could not be interrupted."""
+    """A server that has ended restores the signal handlers, so that Ctrl-C works again."""
     running = Server(uvicorn.Config(lambda: None), lambda: None)
     before = [signal.getsignal(number) for number in STOPS]
     with running.capture_signals():

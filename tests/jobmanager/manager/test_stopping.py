@@ -109,7 +109,7 @@ def test_a_reader_is_asked_to_read_what_its_writers_had_written() -> None:
 
 
 def test_a_source_holds_once_it_has_written_again_what_others_have() -> None:
-    """Otherwise its reader would wait for items that it had before the failure."""
+    """A restarted source first writes the items that its readers had before the failure."""
     scene = Scene(hosts=1)
     scene.start_all()
     scene.progress("a", 50, 40)

@@ -91,7 +91,7 @@ def test_of_two_rows_that_are_wrong_together_the_later_one_is_found(tmp_path: Pa
 
 
 def test_rows_that_later_items_complete_are_not_wrong(tmp_path: Path) -> None:
-    """Before the end of the input, each order is unpaid, and each window lacks rows."""
+    """In a prefix of the input, rows are incomplete: orders are unpaid, windows lack rows."""
     rows: Rows = []
     for t in range(0, 60, 4):
         rows += [(t, f"k{t}", 1), *([(t + 2, f"k{t}", 2)] if t != 32 else [])]

@@ -49,7 +49,7 @@ def condition(row: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("name", ["counts", "two_stages", "interval"])
 def test_vertices_of_a_rescaled_job_begin_at_the_change(name: str, tmp_path: Path) -> None:
-    """Its channels have items that no vertex had read before the change."""
+    """After a rescale, channels begin with items that no vertex had read before it."""
     changed, query = ChangedJob(tmp_path), {"counts": COUNTS, **STATEFUL}[name]
     changed.append(2)
     changed.run(changed.query("query", query), retain="all")
@@ -120,7 +120,7 @@ def test_a_job_that_was_rolled_back(tmp_path: Path) -> None:
 
 
 def test_vertices_behind_code_that_is_not_deterministic(tmp_path: Path) -> None:
-    """They read its recorded output. Replaying that code, or lineage through it, is an error."""
+    """Readers of code that is not deterministic use its recorded output; it is not replayed."""
     code = 'lambda b: {"key": b.column("key"), "x": b.column("x")}, {"key": "int64", "x": "int64"}'
     strong = COUNTS.replace("rows.", f"rows.apply({code}, deterministic=False).")
     changed = ChangedJob(tmp_path)

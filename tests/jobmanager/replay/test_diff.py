@@ -156,7 +156,7 @@ query = rows.group_by("key").window(ss.tumbling("10s")).agg(total=ss.agg.sum("x"
 
 @pytest.mark.slow
 def test_a_change_of_an_imported_module_is_compared(tmp_path: Path) -> None:
-    """As in a pull request: the query file is unchanged, and the old module no longer exists."""
+    """Compare versions as in a pull request: only an imported module has changed."""
     path, root = tmp_path / "in.csv", str(tmp_path / "job")
     rows = [f"1970-01-01T00:00:{t:02},{t % 3},{t}" for t in range(60)]
     path.write_text("\n".join(["t,key,x", *rows]))

@@ -211,7 +211,7 @@ def test_a_broken_job_is_listed_as_such(jobs: dict[str, Path]) -> None:
 
 @pytest.mark.parametrize("name", ["job.json", "plan.pkl"])
 def test_a_broken_job_is_not_overwritten(jobs: dict[str, Path], tmp_path: Path, name: str) -> None:
-    """With one of these files missing, a root looked free, and a new job mixed with the old one."""
+    """A root with a missing file is not free: a new job would mix its rows with the old one's."""
     root = damaged(jobs["cancelled"], name, Path.unlink)
     before = files(root)
     query = two_exchanges(write_events(tmp_path / "events.parquet"))

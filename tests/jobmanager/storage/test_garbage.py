@@ -95,7 +95,7 @@ def test_what_is_said_to_go_goes_and_the_job_can_be_resumed(
 def test_retention_is_as_it_was_asked_for_when_the_job_was_run(
     events: Path, gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before a deletion, the remaining items are recorded and the owner of the root is checked."""
+    """``gc`` uses the job's retention; before it deletes, it logs which files remain."""
     root = tmp_path / "job"
     cancelled(events, root, gate, retain="all")
     notices = (notice for _, notice in read_notices(JobRoot(str(root)).store))

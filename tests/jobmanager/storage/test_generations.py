@@ -284,7 +284,7 @@ def value_of(notices: list[Notice]) -> int:
 
 
 def test_a_process_dies_at_every_call_while_it_begins_the_log_anew() -> None:
-    """It is the second owner of the root, so it also deletes the log and the claim of the first."""
+    """The second owner of a root dies while it truncates the log and deletes the first one's."""
     store, undisturbed, before = MemoryBlobs(), Life(), list[int]()
     log_and_copy(store, before)
     log_and_copy(CrashingBlobs(store, undisturbed), list(before))

@@ -69,7 +69,7 @@ def test_entries_of_a_journal_that_only_older_checkpoints_name_go(kind: str) -> 
 
 @KINDS
 def test_of_a_vertex_that_is_over_the_newest_entry_alone_stays(kind: str) -> None:
-    """That entry rejects an instance that wakes up."""
+    """The newest journal entry of a finished vertex stays: it stops an instance that wakes up."""
     job = JobManager(Topology([vertex("a", writes=["out"], is_sink=True)]), JobConfig()).job
     job.vertices["a"].is_finished = True
     root = JobRoot(MemoryBlobs())

@@ -249,7 +249,7 @@ def test_a_claim_that_is_gone_is_trouble_with_the_store(root: JobRoot) -> None:
 
 
 def test_files_that_somebody_died_over_count_as_absent(root: JobRoot) -> None:
-    """On a file system without links, a crash can leave a new file empty."""
+    """An empty file counts as missing: without hard links, a crash can leave a new file empty."""
     root.store.put(f"{EPOCHS}/0000000001", b"")
     root.store.put(PLAN, b"")
     assert root.read_plan() is None
@@ -295,7 +295,7 @@ def test_a_failure_of_one_who_was_replaced_is_not_that_of_the_job(root: JobRoot)
 
 
 def test_how_a_job_ended_counts_until_it_was_resumed(root: JobRoot) -> None:
-    """Without the status, only the log shows how the job ended."""
+    """If the status is lost, the log shows how the job ended, until the job is resumed."""
     root.create(stateless(), SETTINGS, now_us=NOW_US)
     told: list[str] = []
     for life, ending in enumerate((StopRequested(), CancelRequested()), start=1):
@@ -357,7 +357,7 @@ def test_a_process_that_only_has_the_old_number_owns_nothing() -> None:
 
 
 def test_a_job_of_this_process_is_shown_as_it_is(root: JobRoot) -> None:
-    """Otherwise a delivery on this machine would count the job as ended."""
+    """A job that runs in this process is shown as running, so that its deliveries continue."""
     root.store.put(JOB, json_document({"format": FORMAT}))
     running = owned_by(pid=os.getpid())
     with owned(root):

@@ -97,7 +97,7 @@ def group() -> Iterator[Path]:
 
 @pytest.mark.slow
 def test_a_job_manager_that_the_kernel_ends(group: Path, tmp_path: Path) -> None:
-    """It prints nothing, so status, list and resume report the kill by the kernel."""
+    """The kernel kills a job manager; ``status``, ``list`` and ``resume`` report it."""
     (tmp_path / "greedy.py").write_text(GREEDY)
     root = str(tmp_path / "job")
     command = [sys.executable, str(tmp_path / "greedy.py"), str(group), root]

@@ -53,7 +53,7 @@ def test_a_table_is_stored_once_and_beside_others(tmp_path: Path) -> None:
 def test_a_stored_table_survives_a_loss_of_power(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also a table whose process died before the file's name was durable."""
+    """A stored table is durable, even if its process dies before the file's name is."""
     disk, folder = Disk(tmp_path, monkeypatch), tmp_path / "new" / "deeper"
     path = stored_table(TABLE, str(folder))
     assert disk.lost() == set()

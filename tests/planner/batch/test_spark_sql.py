@@ -143,7 +143,7 @@ RESTORED: list[tuple[pa.DataType, list[Any]]] = [
 
 @pytest.mark.parametrize(("kind", "values"), RESTORED, ids=[str(kind) for kind, _ in RESTORED])
 def test_columns_of_spark_become_those_of_the_stream(kind: pa.DataType, values: list[Any]) -> None:
-    """As Spark sends them.
+    """Convert columns in the form in which Spark sends them.
 
     An array of empty lists has no data buffer, which Arrow's cast would read.
     """
@@ -280,7 +280,7 @@ def test_what_comes_before_goes_by_the_first_difference() -> None:
 
 
 def test_what_the_sql_says_itself_is_told_in_its_words() -> None:
-    """Also if Spark adds text around the message, on several lines."""
+    """An error of our SQL shows its own message, without the text that Spark adds around it."""
     ours = explained(f"[USER_RAISED] {MARK}no\nroom{MARK}; line 1\nat java")
     assert (type(ours), ours.args) == (BatchDataError, ("no\nroom",))
     for message, told in (

@@ -40,7 +40,7 @@ def widths(decision: Decision | None) -> dict[str, int]:
     [(0.7, None), (0.71, 5), (0.9, 6), (1.0, 6), (0.57, None), (0.42, 3), (0.1, 1), (0.0, 1)],
 )
 def test_a_stage_gets_the_vertices_that_its_work_needs(busy: float, width: int | None) -> None:
-    """It keeps a vertex while the others would be near the target without it."""
+    """A stage keeps a vertex if the others would come near the target without it."""
     assert widths(decide(POLICY, readings(300, busy), 0)).get(S) == width
 
 
@@ -65,7 +65,7 @@ def in_turn(until_s: float, *busy: float, **fields: tuple[float, ...]) -> list[R
 
 
 def test_bursts_count_by_their_mean_and_no_vertex_goes_between_them() -> None:
-    """The least share of the readings decided, so a job with idle moments never grew."""
+    """The mean of the readings decides, so a job with idle moments grows, too."""
     assert widths(decide(POLICY, in_turn(300, 1.0, 0.9, 0.6), 0)) == {S: 5}
     assert widths(decide(POLICY, in_turn(300, 1.0, 0.1), 0)) == {}
     late = in_turn(300, 0.3, lag_s=(90.0, 0.0))

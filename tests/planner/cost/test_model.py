@@ -376,7 +376,7 @@ def test_quantities_for_people(text: str, expected: str) -> None:
 
 
 def test_each_use_of_a_source_has_its_own_notes(tmp_path: Path) -> None:
-    """The second use of the same files outputs a column that the first does not."""
+    """Two uses of the same files have separate notes: they read different columns."""
     rows = "".join(f"{n},{n},{n}\n" for n in range(300))
     (tmp_path / "a.csv").write_text(f"t,x,y\n{rows}300,300,many\n")
     # Different delays, so that the plan reads the file twice.
@@ -388,7 +388,7 @@ def test_each_use_of_a_source_has_its_own_notes(tmp_path: Path) -> None:
 
 
 def test_each_use_of_a_source_is_checked_by_its_own_types(tmp_path: Path) -> None:
-    """Only the first use converts the column, and neither outputs it."""
+    """Two uses of a source are checked separately: only the first one converts the column."""
     for n, kind in enumerate([pa.bool_(), pa.string()]):
         columns = {"t": pa.array([n]), "x": pa.array([n]), "y": pa.array([1]).cast(kind)}
         pq.write_table(pa.table(columns), tmp_path / f"{n}.parquet")

@@ -176,7 +176,7 @@ def test_sessions_as_they_grow(keys: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("longest", [None, 12])
 def test_each_event_says_how_long_its_key_is_active(longest: int | None) -> None:
-    """With constant gaps the result is that of a constant; with others, that of a loop."""
+    """A gap per event: equal gaps give the result of a constant gap, others that of a loop."""
     rng = Random(23)
     gaps = [rng.choice([None, -1, 0, 1, 4, 9, 30]) for _ in range(60)]
     lasting = [rng.choice([1, 5]) for _ in gaps]

@@ -183,7 +183,7 @@ THREE_VALUED = [
 def test_in_a_subquery_with_nulls(
     condition: str, what: str, connection: duckdb.DuckDBPyConnection
 ) -> None:
-    """For a null x, and beside a null, the condition is neither true nor false."""
+    """``x IN (SELECT y ...)`` is null if x is null, or if no y equals x and one is null."""
     columns = {"x": pa.int64(), "what": pa.string()}
     stream = Stream.from_items(columns, [event(0, 9, x=x, what=w) for x, w in WITH_NULLS])
     rows = [dict(zip(columns, row, strict=True)) for row in WITH_NULLS]

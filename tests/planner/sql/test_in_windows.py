@@ -92,7 +92,7 @@ def test_rows_of_windows_by_name_and_under_other_names() -> None:
 
 @pytest.mark.parametrize("every", [None, 5])
 def test_rows_of_windows_keep_their_own_times_and_order(every: int | None) -> None:
-    """At any parallelism, the rows of a window are in the order of their starts."""
+    """The rows of a window are in the order of their starts, at any parallelism."""
     table = f"(SELECT * FROM {of('a', 10, every)})"
     listed = "ARRAY_AGG(k) AS ks, FIRST(k) AS first, LAST(k) AS last, MAX(vs()) AS newest"
     text = f"SELECT window_start, {listed} FROM {table} GROUP BY window_start"
@@ -177,7 +177,7 @@ def test_windows_of_results_go_by_window_time(every: int | None) -> None:
 
 
 def test_a_bound_by_its_place_in_the_list() -> None:
-    """As the name implies, a row pairs with points at its own time."""
+    """A window bound may be a position in the SELECT list."""
     views = "".join(f"CREATE VIEW {s}t AS SELECT *, vs() AS ts FROM {s}; " for s in "ab")
     joined = f"FROM {of('at', 5)} AS a JOIN bt AS b ON a.k = b.k AND a.ts = b.ts"
     text = f"{views}SELECT window_start AS w, COUNT(*) AS n {joined} GROUP BY {{}}"
@@ -250,7 +250,7 @@ def test_results_of_cumulate_are_known_by_both_bounds() -> None:
 
 
 def test_what_has_no_windows_but_lasts_is_asked_at_the_time_of_each_row() -> None:
-    """In any order of FROM, and not by the rows that are valid at the end of the window."""
+    """A table beside rows of windows is read at the time of each row, not at the end."""
     over = "ROW_NUMBER() OVER (PARTITION BY k ORDER BY vs() DESC)"
     newest = f"(SELECT k, vs() AS at FROM b QUALIFY {over} = 1) AS d"
     a = f"{of('a', 5)} AS a"
@@ -271,7 +271,7 @@ def test_what_has_no_windows_but_lasts_is_asked_at_the_time_of_each_row() -> Non
 
 
 def test_results_of_windows_live_on_behind_an_asof_join() -> None:
-    """They keep their windows; the windows of the other side are not those of the pairs."""
+    """Results of windows keep their windows in an ASOF join; the other side's do not count."""
     on = "a.k = b.k AND a.window_start >= b.window_start"
     joined = f"FROM {counted('a', 5)} AS a ASOF JOIN {counted('b', 5)} AS b ON {on}"
     text = f"SELECT SUM(a.c) AS n {joined} GROUP BY {{}}.window_start"
@@ -335,7 +335,7 @@ SAME = "a.window_start = b.window_start"
 
 
 def test_the_same_windows_may_overlap() -> None:
-    """With every way to write the equality of windows."""
+    """Rows of the same window are joined, however the equality of windows is written."""
     for same in (f"AND {SAME}", f"WHERE {SAME}", "AND b.window_end = a.window_end"):
         assert found(f"SELECT COUNT(*) AS n {HOPS} {same} GROUP BY a.window_start") == [
             (w, w + 10, n)
@@ -368,7 +368,7 @@ def test_rows_and_results_of_the_same_windows_have_one_bound() -> None:
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_rows_of_windows_beside_their_results_count_at_the_end(order: int) -> None:
-    """On either side: results are valid for the whole window, rows from their start."""
+    """Rows of a window joined with results of the window count at the window's end."""
     rows, results = [of("a", 5), counted("a", 5)][::order]
     joined = SIDES.format(rows, "INNER", results) + f" AND {SAME} AND a.window_end = b.window_end"
     text = f"SELECT a.window_start, COUNT(*) AS n {joined} GROUP BY a.window_start, a.window_end"

@@ -441,7 +441,7 @@ def test_exists_is_true_while_there_is_a_match() -> None:
 
 @pytest.mark.parametrize("condition", ["{} OR x > 3", "x > 3 AND ({} OR x < 9)", "({}) OR (ok)"])
 def test_in_a_subquery_beside_other_conditions_reads_it_as_often_as_exists(condition: str) -> None:
-    """There a null counts as false, so the plan needs no check for nulls in the subquery."""
+    """An IN between ANDs becomes an EXISTS, because null counts as false there."""
     joins = []
     for test in ("k IN (SELECT k FROM t)", "EXISTS (SELECT 1 FROM t WHERE t.k = s.k)"):
         stream = sql(f"SELECT x FROM s WHERE {condition.format(test)}", STREAMS)
@@ -451,7 +451,7 @@ def test_in_a_subquery_beside_other_conditions_reads_it_as_often_as_exists(condi
 
 
 def test_exists_with_conditions_on_both() -> None:
-    """At every instant, with equal events, nulls, and conditions that are true for nulls."""
+    """EXISTS with conditions on both sides is right at every instant, for any nulls."""
     values = [None, -1, 0, 2, 2]
     left = Stream.from_items(
         {"k": "int64", "x": "int64", "w": "string", "f": "bool", "t": "timestamp"},
@@ -612,7 +612,7 @@ def test_as_of_joins_are_those_of_the_interface() -> None:
 
 
 def test_keys_in_where_are_those_of_a_join() -> None:
-    """In either order; conditions that are no equality of both sides filter pairs."""
+    """Equalities of both sides in WHERE are keys of a join; other conditions filter the pairs."""
     joined = compiled("SELECT s.x, y FROM s JOIN t ON s.k = t.k")
     for condition in ("s.k = t.k", "t.k = s.k"):
         assert compiled(f"SELECT s.x, y FROM s, t WHERE {condition}") == joined

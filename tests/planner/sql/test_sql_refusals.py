@@ -37,7 +37,7 @@ def _derived(kind: type) -> bool:
 
 
 def test_no_kind_is_taken_for_another_that_is_derived_from_it() -> None:
-    """For Python, ConcatWs is a subclass of Concat; in SQL it is another function."""
+    """A subclass of a known parser class is another function: ConcatWs is not Concat."""
     wrong = []
     for file in (file for file in FILES if file.startswith("planner/sql/")):
         for node in nodes(file):

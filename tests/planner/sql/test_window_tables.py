@@ -110,7 +110,7 @@ def test_what_cannot_be_given_as_it_grows(text: str) -> None:
 
 
 def test_what_emits_among_several_stands_in_its_parentheses() -> None:
-    """At the end of the text, the clause would belong to the last SELECT only.
+    """EMIT in a UNION needs parentheses: at the end it belongs to the last SELECT only.
 
     The error says so.
     """
@@ -262,7 +262,7 @@ def expected_pairs(every: int) -> dict[int, list[tuple[int, int, int | None]]]:
 
 @pytest.mark.parametrize("kind", WINDOWS)
 def test_joined_rows_of_windows_count_if_they_are_there_at_the_end(kind: str) -> None:
-    """Before its match arrives a row is unmatched, but no longer when the window ends."""
+    """A row counts as matched if its match has arrived by the end of the window."""
     tables = [f"{kind}(TABLE {n}, DESCRIPTOR(vs()), {WINDOWS[kind]}) AS {n}" for n in KINDS]
     on = " AND ".join(f"a.{c} = b.{c}" for c in ("k", "window_start", "window_end"))
     joined = f"FROM {tables[0]} LEFT JOIN {tables[1]} ON {on}"
@@ -287,7 +287,7 @@ def test_joined_rows_of_windows_count_if_they_are_there_at_the_end(kind: str) ->
 
 
 def test_first_rows_of_a_window_beside_a_table_of_versions() -> None:
-    """With the versions that are valid at the time of each row."""
+    """Ranked rows of a window are joined with the versions that are valid at their own times."""
     over = "PARTITION BY window_start ORDER BY x, w"
     listed = (
         f"SELECT x, w, ROW_NUMBER() OVER ({over}) AS n FROM TUMBLE(TABLE {{}}, DESCRIPTOR(vs()),"
@@ -303,7 +303,7 @@ def test_first_rows_of_a_window_beside_a_table_of_versions() -> None:
 @pytest.mark.parametrize("kind", WINDOWS)
 @pytest.mark.parametrize("time", ["vs()", "_vs", "vs() + INTERVAL '1' SECOND"])
 def test_rows_of_a_window_are_ranked_by_their_own_times(time: str, kind: str) -> None:
-    """Not by the end of their window, at which they are counted."""
+    """Rows of a window are ranked by their own times, not by the end of the window."""
     table = f"TABLE({kind}(TABLE a, DESCRIPTOR(vs()), {WINDOWS[kind]}))"
     over = f"PARTITION BY window_start, window_end ORDER BY {time} DESC"
     found = rows_of(f"SELECT x, ROW_NUMBER() OVER ({over}) AS n FROM {table} QUALIFY n < 2")

@@ -157,7 +157,7 @@ def test_values_of_very_different_lengths_cannot_make_a_row_group_unreadable(
 
 
 def test_a_row_group_that_cannot_be_one_batch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a file it has gigabytes of text; as a dictionary it is small."""
+    """A small dictionary may be gigabytes as plain text; such a row group is an error."""
     file = opened(encode_segment("s", 0, [items(0, 5)]), 0, 5)
     places = pa.array(range(100), pa.int8())
     halves = [pa.array([f"{half}{k}" for k in range(100)]) for half in "ab"]

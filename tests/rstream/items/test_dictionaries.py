@@ -98,7 +98,7 @@ def test_a_joined_dictionary_does_not_grow_with_the_stream() -> None:
 
 
 def test_a_dictionary_that_all_batches_have_is_kept_as_it_is() -> None:
-    """Even if it is much larger than the rows; another one would be sent and stored again."""
+    """Batches keep a common large dictionary: a new one would be sent and stored again."""
     first = carried(["a", None], [f"spare {k}" for k in range(VALUES_MAX)])
     second = first.slice(1)
     joined = join_batches([first, second]).column("word")
@@ -108,7 +108,7 @@ def test_a_dictionary_that_all_batches_have_is_kept_as_it_is() -> None:
 
 
 def test_parts_of_one_array_are_different_dictionaries() -> None:
-    """They share their buffers, but have different offsets."""
+    """Two slices of one array are different dictionaries, although they share buffers."""
     whole = pa.array([f"w{k}" for k in range(8)])
     parts = [whole.slice(k, 3) for k in range(6)]
     for other in parts[1:]:

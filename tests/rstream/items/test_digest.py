@@ -182,7 +182,7 @@ def test_a_dictionary_counts_as_its_values() -> None:
 
 
 def test_few_items_with_more_columns_follow_few() -> None:
-    """As a reader gets them after a changed query was deployed."""
+    """Batches with different columns follow each other, as after a deployment."""
     more = items(10, 14).append_column("more", pa.array(range(4)))
     digest = StreamDigest()
     digest.update(0, items(0, 10))

@@ -170,7 +170,7 @@ def test_a_sealed_stream_keeps_what_its_seal_names(who_wakes: str) -> None:
 
 @pytest.mark.parametrize("name", [CLOSING_NAME, SEAL_NAME])
 def test_nothing_is_deleted_once_somebody_seals(name: str) -> None:
-    """Until the seal is removed, because the stream will be written further."""
+    """While a stream is sealed, compaction deletes nothing."""
     store = MemoryBlobs()
     grow(store, 0, 4, limits=small_limits())
     store.put(name, b"")

@@ -110,7 +110,7 @@ def test_a_sealed_stream_is_what_was_there_then() -> None:
 
 @pytest.mark.parametrize(("ranges", "lost"), [([(0, 7), (8, 9)], 7), ([(1, 7)], 0)])
 def test_a_stream_with_a_hole_is_not_sealed(ranges: list[tuple[int, int]], lost: int) -> None:
-    """Nor is one whose first item is missing; a hole of one item is a hole."""
+    """A stream with a missing item is not sealed, even if it is the first item."""
     store = MemoryBlobs()
     log = DurableLog(store, "s")
     for lo, hi in ranges:
@@ -135,7 +135,7 @@ def test_what_was_collected_and_is_there_again_is_not_named() -> None:
 
 
 def test_a_segment_of_which_a_part_was_collected_is_named() -> None:
-    """Only one of two writers has a segment across the mark; the other's segment is deleted."""
+    """A segment across the low-water mark is listed, although its first items are collected."""
     store = MemoryBlobs()
     log = DurableLog(store, "s")
     for lo, hi in ((0, 5), (5, 8), (3, 9)):

@@ -49,7 +49,7 @@ def test_it_is_that_of_its_items(steps: list[tuple[str, int]]) -> None:
 
 
 def test_a_shorter_one_begins_anew() -> None:
-    """As if a destination reported a lower position than before."""
+    """The digest starts again if a destination reports a lower position than before."""
     store = MemoryBlobs()
     stream = open_inline(store)
     stream.write(0, items(0, ROWS))

@@ -156,7 +156,7 @@ def test_a_folder_reader_is_told_what_is_gone() -> None:
 @pytest.mark.parametrize("form", [None, TableForm("start", "end")])
 @pytest.mark.parametrize("verify", [True, False])
 def test_columns_come_in_the_order_asked_for(form: TableForm | None, verify: bool) -> None:
-    """They had the order of the file, and ``read_events`` failed on it."""
+    """Columns are returned in the requested order, not in that of the file."""
     store = MemoryBlobs()
     stream = RStream.open(store, PAYLOAD, form=form)
     stream.append(items(0, 40))

@@ -137,7 +137,7 @@ def test_a_stream_that_was_collected_can_be_sealed() -> None:
 
 
 def test_a_beginning_that_is_cut_is_none() -> None:
-    """On stores without atomic puts, the mark is written before the first deletion."""
+    """A truncated mark is ignored; it was written before the first deletion."""
     store = grown()
     collect(log_of(store), 10)
     whole = dict(store.blobs)

@@ -98,7 +98,7 @@ def test_of_many_writers_of_a_new_blob_one_wins(store: BlobStore) -> None:
 def test_a_new_blob_that_goes_while_it_is_compared_was_another_s(
     store: BlobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For example a commit that becomes a segment: the writer of that number did not get it."""
+    """If a new blob vanishes while it is compared, another writer had created it."""
     assert store.put_new("a", b"theirs")
     read = store.get
 
@@ -151,7 +151,7 @@ def test_temporaries_are_invisible_and_removable(tmp_path: Path) -> None:
 
 
 def test_temporaries_of_another_stream_in_the_folder_stay() -> None:
-    """Its writer is active; the two names have a common prefix."""
+    """Temporary files of another active stream in the folder are not deleted."""
     store = MemoryBlobs()
     names = [f".part-{k}-{0:020d}-{9:020d}.parquet.1.2.tmp" for k in (1, 10)]
     for name in names:
@@ -277,7 +277,7 @@ def test_a_path_that_cannot_be(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["a\udcff", "a\0b"])
 def test_a_path_that_is_no_text_is_refused_at_once(path: str) -> None:
-    """It failed deep inside, and was retried for five minutes."""
+    """A path that is not text is an error at once; it used to be retried for five minutes."""
     with pytest.raises(StoreError, match=r"'a.*': a path is UTF-8 text without NUL"):
         open_store(path)
 

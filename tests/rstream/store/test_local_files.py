@@ -114,7 +114,7 @@ def test_a_new_file_whose_writer_died_before_its_name_was_durable_is_synced(
 def test_a_second_name_of_a_file_survives(
     has_links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also for a file that its writer has not synced."""
+    """A second name of a file is durable, even if the first writer has not synced the file."""
     (tmp_path / "mine").write_bytes(LARGE)
     if not has_links:
         monkeypatch.setattr(os, "link", refuse_links)

@@ -143,7 +143,7 @@ def with_filtered(run: Run) -> Run:
 def test_distinct_values_of_columns_kept_together(
     run: Run, cuts: list[int], window: tuple[int, int]
 ) -> None:
-    """In two phases and, because a quantile needs all rows at once, in one."""
+    """Columns that share a lane have right distinct counts, in one phase and in two."""
     run = with_filtered(ended(run))
     gathered = (*DISTINCT, AggregateSpec("quantile", "n", "q", 0.5))
     spec = WindowAggregate(("k",), *window, DISTINCT, points=True)
@@ -187,7 +187,7 @@ def test_variance_and_deviation_share_a_lane() -> None:
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
 def test_nan_is_greatest_among_the_top_values(kind: pa.DataType) -> None:
-    """As for ``max``: at any position, and when partial results are merged."""
+    """NaN is the greatest value of ``top_k``, at any position and in merged results."""
     nan = float("nan")
     groups = [[1.0, nan, 3.0, nan, 5.0], [nan, 2.0, 9.0], [4.0], []]
     expected = [["nan", "nan"], ["nan", 9.0], [4.0], None]

@@ -286,7 +286,7 @@ def test_only_uploads_in_a_row_count_as_failures() -> None:
 
 
 def test_one_under_way_becomes_urgent_when_somebody_asks_for_another() -> None:
-    """Its outputs are flushed at once, since the requested checkpoint starts after it."""
+    """A request makes the current checkpoint urgent, since the requested one starts after it."""
     world, urgent = World(), [False]
     checkpoints = world.checkpointer(checkpoint_interval_s=1.0)
 

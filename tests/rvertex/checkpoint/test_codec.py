@@ -196,7 +196,7 @@ def test_where_memory_lies_is_told_of_what_dictionaries_point_at() -> None:
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.large_list(pa.int64()), pa.string()])
 def test_each_buffer_of_a_column_counts_for_what_is_known_of_it(kind: pa.DataType) -> None:
-    """Otherwise a column that shares the values of a checkpoint's piece would be taken for it."""
+    """A column that shares only some buffers with a stored piece is not taken for that piece."""
     texts = kind == pa.string()
     values = pa.py_buffer(b"abcdef") if texts else pa.array([1, 2, 3, 4, 5, 6])
     width = np.int64 if pa.types.is_large_list(kind) else np.int32

@@ -60,7 +60,7 @@ def test_one_whose_entry_is_collected_at_once_is_stopped() -> None:
 def test_an_entry_that_its_writer_died_over_is_refused_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a file system without hard links; a crash between creating and filling the file."""
+    """A crash between creating and filling an entry is an error that says what to do."""
     store = open_store(str(tmp_path))
     journal = Journal(store, "values/v")
     journal.append(0, b"first")

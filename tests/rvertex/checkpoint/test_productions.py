@@ -448,7 +448,7 @@ def test_the_state_of_each_production_goes_with_it(spec: VertexSpec, rows: int) 
 def test_the_last_entry_of_a_finished_vertex_is_in_no_checkpoint(
     spec: VertexSpec, rows: int
 ) -> None:
-    """It would be deleted with that checkpoint; it stays to reject an instance that wakes up."""
+    """The last entry of a finished vertex stays, to stop an instance that wakes up."""
     world = World(spec, rows)
     zombie = world.newest
     assert zombie is not None
@@ -583,7 +583,7 @@ def drawn_journal() -> tuple[MemoryBlobs, list[str]]:
 def test_entries_of_values_go_once_all_of_them_were_drawn_but_for_the_newest(
     drawn: tuple[int, int], ended: int
 ) -> None:
-    """At any start or position of an instance that draws again; each entry is named once."""
+    """An entry of drawn values is deleted once all of it was drawn, except the newest entry."""
     store, names = drawn_journal()
     opened = open_values(LOGGED, having_drawn(*drawn), store, None)  # type: ignore[arg-type]
     assert opened is not None
@@ -620,7 +620,7 @@ def test_values_that_a_snapshot_has_drawn_and_the_journal_has_not_are_named() ->
 
 
 def test_values_go_on_where_a_snapshot_had_drawn_them() -> None:
-    """At any position in an entry, or after the last; earlier entries may be collected."""
+    """A restart draws again from the position in its snapshot, even within an entry."""
     world = World(LOGGED, 2)
     run(world, 20)
     journal = Journal(world.store, "values/v.0")

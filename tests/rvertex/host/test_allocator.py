@@ -64,7 +64,7 @@ def test_small_steps_beyond_the_budget_count_together_with_what_they_spill() -> 
 def test_limits_of_all_control_groups_count(
     version: str, line: str, names: tuple[str, str, str], tmp_path: Path, monkeypatch: Any
 ) -> None:
-    """Also if the group of the process has none.
+    """The lowest limit counts, also one of a parent control group.
 
     Cache that can be dropped does not count as used.
     """

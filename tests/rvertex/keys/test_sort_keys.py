@@ -87,7 +87,7 @@ def test_ranks(span: int, is_sorted: bool) -> None:
 
 @pytest.mark.parametrize("zeros", [[0.0, -0.0], [-0.0, 0.0], [-0.0, -0.0]])
 def test_a_zero_has_no_sign_whichever_came_first(zeros: list[float]) -> None:
-    """Also if the order is decided by the columns before it."""
+    """0.0 and -0.0 are one key, whichever comes first."""
     columns = [pa.array([1, 1, 2]), pa.array([*zeros, 5.0])]
     found = numbered_keys([column.type for column in columns], columns, 3)
     assert found.codes[0] == found.codes[1] < found.codes[2]

@@ -199,7 +199,7 @@ CLAIMS = st.tuples(
 def test_a_process_that_begins_later_gives_the_same_verdicts(
     claims: list[tuple[str, list[int]]], begin: int
 ) -> None:
-    """It reads the remaining entries after others were deleted as early as allowed."""
+    """A process that starts after old entries were deleted decides the same."""
     log: list[tuple[int, Entry]] = []
     shard = Shard(800)
     floors = []

@@ -91,7 +91,7 @@ def test_a_call_has_a_number_and_rows() -> None:
 
 
 def test_a_call_that_failed_comes_again_as_it_was() -> None:
-    """Also if the next writer divides the rows differently."""
+    """A failed call is repeated with the same rows, however the next writer divides them."""
     calls: list[tuple[int, list[Row]]] = []
 
     def weak(first_seq: int, batch: pa.RecordBatch) -> None:

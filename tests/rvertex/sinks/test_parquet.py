@@ -59,7 +59,7 @@ class TestParquet(Conformance):
 
 
 def test_every_reader_sees_a_clean_table(tmp_path: Path) -> None:
-    """Only rows, with the query's columns, of all jobs that deliver into the folder."""
+    """Readers of the folder see only rows, with the columns of the query."""
     path = str(tmp_path / "table")
     for job in ("first", "second"):
         writer = ParquetPlace(path, job).destination(0)
@@ -155,7 +155,7 @@ def test_rows_of_a_commit_that_are_encoded_on_the_way_are_all_in_its_file(
 
 
 def test_died_at_every_call() -> None:
-    """It dies at any store call, and again in the next run."""
+    """A writer dies at any store call, and its successor dies, too."""
     undisturbed = Life()
     life(CrashingBlobs(MemoryBlobs(), undisturbed), 1, [])
     ways = deaths(undisturbed.calls, is_atomic=True)
@@ -171,7 +171,7 @@ def test_died_at_every_call() -> None:
 
 
 def test_after_a_failure_it_has_to_be_opened() -> None:
-    """Its files are gone: a commit would store progress beyond missing rows."""
+    """After a failure a writer must be opened again: a commit would skip rows."""
 
     class Busy(MemoryBlobs):
         is_busy = False

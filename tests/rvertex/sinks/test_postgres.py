@@ -157,7 +157,7 @@ def test_names_are_quoted(postgres: PostgresServer, postgres_schema: str) -> Non
 
 
 def test_table_that_is_there(postgres: PostgresServer, postgres_schema: str) -> None:
-    """It may have more columns, in another order, and wider types."""
+    """An existing table may have more columns, another order of columns, and wider types."""
     table = f"{postgres_schema}.there"
     postgres.query(
         f"CREATE TABLE {table} (id bigint GENERATED ALWAYS AS IDENTITY, v bigint NOT NULL, "
@@ -206,7 +206,7 @@ def test_table_that_does_not_fit(
 def test_many_rows_are_sent_before_a_commit_and_seen_with_it(
     postgres: PostgresServer, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In each transaction, not only in the first."""
+    """Many rows are sent before a commit, and become visible with the commit."""
     monkeypatch.setattr("rvertex.sinks.postgres.BUFFER_BYTES_MAX", 0)
     many = destination_of(postgres, f"{postgres_schema}.many", KEYED)
     many.open(1)
@@ -297,7 +297,7 @@ def test_secrets_stand_in_the_environment(
 def test_one_that_sleeps_before_its_end_of_a_transaction_holds_nobody_up(
     postgres: PostgresServer, postgres_schema: str
 ) -> None:
-    """It has updated the progress, so a successor would wait too long for its lock."""
+    """A writer sleeps within its transaction; its successor does not wait for its lock."""
     table = f"{postgres_schema}.held"
     old, successor = (destination_of(postgres, table, KEYED) for _ in range(2))
     old.open(1)
@@ -361,7 +361,7 @@ def test_server_that_does_not_answer(
 def test_line_is_cut_in_a_commit(
     postgres: PostgresServer, postgres_schema: str, is_answer: bool
 ) -> None:
-    """Only reopening shows whether the commit took effect."""
+    """The connection breaks during a commit; reopening shows whether it took effect."""
     with CuttingProxy(postgres.folder) as proxy:
         dsn = postgres.dsn.replace(str(postgres.folder), proxy.folder)
         place = DeliveryPlace("job", "d", 0, 1, KEYED)

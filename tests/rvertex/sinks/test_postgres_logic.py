@@ -104,7 +104,7 @@ MODES = pytest.mark.parametrize(
 def test_a_connection_that_was_not_ended_moves_nothing_once_another_has_taken_over(
     sink: PostgresSink, epoch: int, has_sent: bool, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also for the same epoch: a handle is opened again while its old connection still exists."""
+    """An old connection changes nothing after a handle was opened again, even in the same epoch."""
     place = LocalPlace(server, sink)
     old, successor = place.destination(0), place.destination(0)
     assert old.open(1) is None

@@ -101,7 +101,7 @@ def test_server_that_is_away_is_tried_again(own: PostgresServer, changed: dict[s
 
 @pytest.mark.slow
 def test_user_without_permission(own: PostgresServer) -> None:
-    """To create the tables, then to insert, then for columns added while rows are delivered."""
+    """A user lacks the permission to create tables, then to insert, then to add columns."""
     weak = {"user": "weak", "password": "right"}
     with pytest.raises(DestinationRefusedError, match=r"permission denied.*grant the user"):
         delivery_of(own, "kept", **weak).open(1)
@@ -124,7 +124,7 @@ def test_user_without_permission(own: PostgresServer) -> None:
 
 @pytest.mark.slow
 def test_column_that_a_begun_delivery_adds(own: PostgresServer) -> None:
-    """Its query was changed. The role must own the table; a first start adds no column."""
+    """A changed query adds a column to its table, which the role must own."""
     weak = {"user": "weak", "password": "right"}
     own.query("DROP TABLE IF EXISTS streamscope_deliveries")
     own.query("CREATE TABLE widened (k text)")
@@ -198,7 +198,7 @@ def test_row_that_a_trigger_refuses(postgres: PostgresServer, postgres_schema: s
 def test_table_that_is_dropped_on_the_way(
     postgres: PostgresServer, postgres_schema: str, fields: dict[str, Any]
 ) -> None:
-    """It is not created again: the delivered rows would be missing from it."""
+    """A table that was dropped is not created again: the delivered rows would be missing."""
     table = f"{postgres_schema}.dropped"
     dropped = destination_of(postgres, table, KEYED, **fields)
     dropped.open(1)

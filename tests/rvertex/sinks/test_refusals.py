@@ -129,7 +129,7 @@ def test_rows_that_a_function_refuses(error: Exception, is_of_rows: bool) -> Non
 
 
 def test_refused_call_is_not_made_again_and_its_rows_follow_in_other_calls() -> None:
-    """Neither this writer nor a successor of a writer that died in the call makes it again."""
+    """A rejected call is never repeated, not even by a successor; its rows are in later calls."""
     calls: list[tuple[int, list[int]]] = []
 
     def take(first_seq: int, batch: pa.RecordBatch) -> None:

@@ -135,7 +135,7 @@ def test_bad_rows_stand_in_their_places_however_a_file_is_read(
 def test_a_file_that_is_split_gives_the_same_rows_and_places(
     format: str, kinds: dict[bytes, Any], data: st.DataObject, tmp_path: Path
 ) -> None:
-    """Also with several readers, each from any row."""
+    """A file that is split among readers has the same rows and row numbers."""
     rows = data.draw(st.lists(st.sampled_from(list(kinds)), min_size=1, max_size=20))
     path = tmp_path / f"a.{format}"
     write(format, path, rows)

@@ -323,7 +323,7 @@ def test_a_hint_over_parquet_makes_such_a_row_bad(
 
 
 def test_an_arrow_message_is_converted_exactly_or_is_bad() -> None:
-    """Only types that can hold the same values are converted."""
+    """A column of an Arrow message is converted only to a type that can hold its values."""
     decoder = ArrowDecoder(pa.schema([("v", pa.decimal128(38, 10))]))
     values = []
     for number in (Decimal(5), Decimal("1e30")):

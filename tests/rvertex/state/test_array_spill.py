@@ -294,7 +294,7 @@ class Waiting:
 
 
 def test_queues_of_batches_are_joined_on_scratch() -> None:
-    """They were neither counted nor moved: 1.3 GB of 5 M rows that an interval join waited with."""
+    """Queues of batches count as memory and are moved to scratch."""
     owner, memory = Waiting(), StateMemory(0)
     with small_limits():
         ArraySpill([owner], memory).fit(1)

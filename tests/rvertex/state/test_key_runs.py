@@ -165,7 +165,7 @@ def test_runs_are_merged_and_what_was_saved_stays() -> None:
 
 
 def test_ranges_of_runs_with_the_same_keys_are_even(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their fences are close together: cut there, a range had a block of every run."""
+    """Runs with the same keys are divided into ranges of about equal size."""
     monkeypatch.setattr("rvertex.state.key_runs.BLOCK_ROWS", 256)
     rng, runs, rows_max = np.random.default_rng(1), [], 1_000
     for number in range(40):

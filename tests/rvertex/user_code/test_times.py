@@ -225,7 +225,7 @@ def one_event(**payload: Any) -> Stream:
 def test_values_of_every_kind_are_converted_or_refused(
     value: Any, kind: pa.DataType, expected: Any
 ) -> None:
-    """In a process, its batch, a function in an expression, and an aggregate."""
+    """Returned values are converted in processes, batches, functions and aggregates."""
 
     class Says(KeyedProcess):
         output = {"t": kind}  # noqa: RUF012 - as users write it

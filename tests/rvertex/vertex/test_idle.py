@@ -132,7 +132,7 @@ def test_by_the_clock_or_not_at_all() -> None:
 
 
 def test_what_the_others_read_since_the_log_answered_is_not_promised() -> None:
-    """They had reached 40 s when the end was requested; a row of 41 s may have arrived since."""
+    """An idle partition follows the time that others had reached when its end was requested."""
     looks = Looks()
     for at_s, reached in [(NOW_S - 3, 39), (NOW_S - 1.5, 40), (NOW_S - 1.4, 42), (NOW_S, 60)]:
         looks.note(Look(at_s, NOW_US, (10 * S, reached * S), None))

@@ -170,7 +170,7 @@ def test_the_output_does_not_know_how_the_log_was_polled(
     skew_us: int | None,
     ahead: int,
 ) -> None:
-    """Nor on how far one partition was read ahead of slower ones: ``skew_us`` and ``ahead``."""
+    """The output does not depend on how the log was polled, nor on how far ahead it was read."""
     given = {"delay_us": delay_us, "cti_every_us": 4, "replays": replays, "late": late}
     whole = run(log_vertex(len(log), **given), log, [])  # type: ignore[arg-type]
     bounded = log_vertex(len(log), **given, skew_us=skew_us)  # type: ignore[arg-type]
@@ -375,7 +375,7 @@ def test_a_clock_decides_rows_before_files_that_were_entered_ahead() -> None:
 
 @pytest.mark.parametrize("replays", [False, True])
 def test_an_entry_at_the_end_of_a_replay_takes_effect_behind_it(*, replays: bool) -> None:
-    """It became durable after the snapshot, at the snapshot's position; no row follows."""
+    """An entry at the snapshot's position takes effect after the replay, though no row follows."""
     log = [LogPartition((Row(0, 1), Row(1, 6)), (LogEntry("end", 0, 0, 2),))]
     spec = log_vertex(1, delay_us=3, cti_every_us=4, replays=replays)
     life = LogLife(spec, log)

@@ -280,7 +280,7 @@ def test_many_channels_of_many_rows() -> None:
 def test_a_limit_in_bytes_never_stalls(
     case: tuple[list[list[Row]], list[int]], random: Random
 ) -> None:
-    """With room for one row, the channel that the others wait for always gets it."""
+    """The channel with the lowest time may always add a row, so the merge never stalls."""
     tables, ports = case
     tables = [[*(r for r in rows if r[0] < INF_TIME), (INF_TIME, CTI)] for rows in tables]
     batches = [channel_batch(c, rows) for c, rows in enumerate(tables)]
@@ -310,7 +310,7 @@ def test_a_channel_that_is_ahead_waits_by_bytes() -> None:
 
 
 def test_what_lies_in_no_channel_counts_for_how_far_it_is() -> None:
-    """In a new generation, a state with positions does not contain older rows."""
+    """A MERGE that continues after a change has the time of the items released before it."""
     lane = pa.Table.from_batches([make_items([ev(7, x=1), ev(30, x=2)], PAYLOAD)])
     state, inputs = merge_state(1, 5, 12, {f"{CARRIED}0": lane})
     merge = new_merge([0])

@@ -211,7 +211,7 @@ def test_reorder_is_its_per_row_twin(
 def test_a_stream_passes_as_it_is(
     rows: list[tuple[int, bool, int]], steps: list[tuple[str, int]]
 ) -> None:
-    """For any cuts and restores; no row waits for a CTI that may be far away."""
+    """A sorted stream passes unchanged, without waiting for CTIs."""
     ctis = {t for t, is_cti, _ in rows if is_cti}
     items: list[Item] = sorted(
         [

@@ -64,7 +64,7 @@ class MatchParts:
 
     @property
     def asking(self) -> frozenset[int]:
-        """The variables whose conditions read more than the row and its neighbours."""
+        """The variables, by number, whose conditions read more than the row and its neighbours."""
         variables = set()
         for variable, condition in enumerate(self.conditions):
             leaves = () if condition is None else condition.leaves

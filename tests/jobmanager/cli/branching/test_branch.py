@@ -65,7 +65,7 @@ def starts_of(job: Job) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1, 6))
 def test_a_branch_of_the_same_query_gives_the_same_later_output(seed: int, tmp_path: Path) -> None:
-    """At random instants; the branch reads rows that are appended before and after it begins."""
+    """Branch a job at random instants; rows are appended before and after the branch begins."""
     chance, changed = random.Random(seed), ChangedJob(tmp_path)
     text = [COUNTS, *STATEFUL.values()][seed % (1 + len(STATEFUL))]
     query = changed.query("query", text)
@@ -133,7 +133,7 @@ def test_a_branch_writes_nothing_to_the_job_and_delivers_nothing(tmp_path: Path)
 
 @pytest.mark.slow
 def test_a_branch_starts_at_a_time(tmp_path: Path) -> None:
-    """From the newest savepoint or checkpoint at or before the time; later ones are no use."""
+    """A branch at a time starts from the newest savepoint or checkpoint at or before that time."""
     changed = ChangedJob(tmp_path)
     query = changed.query("query", COUNTS)
     changed.append(1)

@@ -109,7 +109,7 @@ def test_the_text_of_a_difference_counts_the_rows_of_both_and_has_the_whole_rang
 
 
 def test_a_hash_approves_only_these_kinds_of_differences() -> None:
-    """Per column: to null, from null, changed. And none or all rows of a side."""
+    """A hash covers per column whether values become null, become known or change."""
 
     def tried(old: list[int | None], new: list[int | None], **mixed: tuple[str, ...]) -> str:
         values = [pa.array(of_side, pa.int64()) for of_side in (old, new)]
@@ -132,7 +132,7 @@ def test_a_hash_approves_only_these_kinds_of_differences() -> None:
 
 
 def test_without_keys_a_hash_approves_only_these_columns() -> None:
-    """Rows are not paired then, and the hash approved any difference."""
+    """Without keys rows are not paired; such a hash used to approve any difference."""
     old = {"k": [1, 2, 3], "n": [10, 20, 30], "note": ["a", "b", None]}
 
     def tried(**new: list[object]) -> str:
@@ -176,7 +176,7 @@ def test_the_root_of_a_canary_that_runs_or_has_another_name_is_kept(tmp_path: Pa
 
 
 def test_the_record_of_a_canary_stays_as_long_as_its_root(tmp_path: Path) -> None:
-    """Without it nothing would find the rest of a root that could not be deleted."""
+    """The record names a root that could not be deleted, so that a later run finds it."""
     job, late_us = JobRoot(str(tmp_path / "job")), int(LEFT_S * 1e6) + 1
     left = tmp_path / "job-canary-00aa11"
     with recorded(job, str(left), 0):
@@ -296,7 +296,7 @@ def test_the_command_deploys_equal_rows_and_approved_differences(tmp_path: Path)
 @pytest.mark.slow
 @pytest.mark.parametrize("phase", ["comparison", "canary in", "savepoints", "equal"])
 def test_a_canary_killed_at_any_phase_leaves_the_job_as_it_was(phase: str, tmp_path: Path) -> None:
-    """Or deployed, if it was killed after its request. The root that is left is named."""
+    """Kill a canary in each phase: the job is unchanged, or deployed if the request was made."""
     changed = begun(tmp_path)
     totals = changed.query("totals", TOTALS)
     assert not compared(JobRoot(changed.root), load_query(totals)).refusals

@@ -75,7 +75,7 @@ def test_a_death_while_a_change_is_closed_does_not_repeat_it() -> None:
 
 
 def test_a_suspended_owner_keeps_the_commit_of_its_successor() -> None:
-    """It closes its change late, while the successor carries out the next one."""
+    """A suspended owner closes its change late, while its successor makes the next change."""
     blobs = MemoryBlobs({})
     first = requested(blobs)
     pending.commit(blobs, 1, {"id": first.id})
@@ -88,7 +88,7 @@ def test_a_suspended_owner_keeps_the_commit_of_its_successor() -> None:
 
 
 def test_the_next_change_can_be_requested_before_the_files_of_the_last_are_deleted() -> None:
-    """Its hosts may not start; then a rollback must be possible."""
+    """After a change the hosts may not start; then a rollback must be possible at once."""
     blobs = MemoryBlobs({})
     root, shell = owned(blobs), Shell(following=Following(None, None))  # type: ignore[arg-type]
     _close(root, requested(blobs).id, DONE, shell)
@@ -101,7 +101,7 @@ def test_the_next_change_can_be_requested_before_the_files_of_the_last_are_delet
 
 
 def test_a_replaced_job_manager_deletes_nothing() -> None:
-    """It was suspended before it tidied; its successor made a change of its own."""
+    """A job manager was suspended before it deleted files; its successor made another change."""
     blobs = MemoryBlobs({})
     root = owned(blobs)
     work = [partial(blobs.delete, "needed"), lambda: _delete_channels(root, PLAN)]
@@ -116,7 +116,7 @@ def test_a_replaced_job_manager_deletes_nothing() -> None:
 
 
 def test_a_commit_of_a_replaced_job_manager_has_no_effect() -> None:
-    """It was suspended right before its commit."""
+    """A job manager was suspended right before its commit, and was replaced meanwhile."""
     blobs = MemoryBlobs({})
     former, change = owned(blobs), requested(blobs)
     commit = {"id": change.id, "ends": {}}

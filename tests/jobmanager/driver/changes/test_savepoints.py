@@ -63,7 +63,7 @@ def test_a_running_job_is_saved_and_another_one_starts_from_there(tmp_path: Path
 
 @pytest.mark.slow
 def test_an_exported_savepoint_is_tried_with_another_query(tmp_path: Path) -> None:
-    """It delivers nothing and does not change the live job."""
+    """An exported savepoint runs another query, delivers nothing and leaves the live job alone."""
     changed = ChangedJob(tmp_path)
     changed.append(2)
     changed.run(changed.query("counts", COUNTS))

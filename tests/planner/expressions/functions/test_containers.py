@@ -134,7 +134,7 @@ def at_ms(day: int) -> datetime:
 
 
 def test_keys_and_elements_compare_as_columns_do() -> None:
-    """In the type that ``==`` uses: values are not rounded to the type of the keys."""
+    """A key is compared in the type that ``==`` uses, so 1.5 does not equal the key 1."""
     big = 2**60 + 1
     batch = pa.record_batch(
         {

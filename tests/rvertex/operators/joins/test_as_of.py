@@ -110,7 +110,7 @@ def test_worked() -> None:
 def test_a_match_at_the_tolerance_waits_for_the_last_that_may_take_it(
     strategy: Strategy, left: int, right: int, matches: list[int | None]
 ) -> None:
-    """Also if unreachable matches are dropped at every step."""
+    """A match exactly at the tolerance is kept, even if old matches are dropped at every step."""
     times = [cti(t) for t in range(1, 12)]
     lefts = make_run([ev(left, k=1, s="a"), ev(left + 1, k=2, s="b"), *times], PAYLOAD)
     rights = make_run([ev(right, s=s, j=j) for j, s in enumerate("abab")] + times, OTHER)
@@ -167,7 +167,7 @@ def test_a_state_is_as_long_as_its_tolerance(
 
 
 def test_matches_on_scratch_are_listed_once() -> None:
-    """A match that was copied back, and one that a newer match replaced, were listed, too."""
+    """Each match on scratch is listed once, not again after it was copied back or replaced."""
     memory = StateMemory(1 << 40)
     in_memory, spilled = (spec_of("backward", 50).open([PAYLOAD, OTHER]) for _ in range(2))
     give_memory(spilled, memory)

@@ -149,7 +149,7 @@ def random_run(rng: np.random.Generator, payload: pa.Schema, rows: int) -> Run:
 
 
 def test_columns_with_dictionaries_however_they_are_cut() -> None:
-    """As text of Parquet files: a dictionary has unused values."""
+    """Text columns are dictionaries with unused values, as readers of Parquet files emit them."""
     kind, rng = pa.dictionary(pa.int32(), pa.string()), np.random.default_rng(3)
     left, right = (pa.schema([("k", kind), (name, kind)]) for name in "ab")
     words = pa.array([f"w{i}" for i in range(40)])

@@ -207,7 +207,7 @@ def test_its_horizon_is_enough_and_a_third_is_not(shape: tuple[How, tuple[int, i
 
 @pytest.mark.parametrize("how", ["left", "right", "full", "anti"])
 def test_rows_that_wait_find_their_pairs_in_a_part_of_the_state(how: How) -> None:
-    """They are numbered by position, and a part has other rows there."""
+    """Buffered rows are numbered by position, so a part of the state numbers them again."""
     spec = spec_of(how, 0, 5)
     lefts = [ev(0, k=k, a=k) for k in range(12)]
     rights = [ev(t, k=k, b=k) for t in (1, 4) for k in range(t, 12, 2)]

@@ -112,7 +112,7 @@ def test_an_open_piece_holds_back_what_follows() -> None:
 
 
 def test_a_piece_begins_where_a_cover_ends_wherever_ctis_are() -> None:
-    """Also if a match ends with a step, and the next step starts with the next match."""
+    """A piece begins where the last match ends, also at the border of two steps."""
     rows = [[ev(100, 110, k=1)], [ev(101, 103, k=1), ev(106, 108, k=1)]]
     for first, second in itertools.combinations(range(100, 112), 2):
         operator = anti("k").open([LEFT, RIGHT])

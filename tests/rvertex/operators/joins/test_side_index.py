@@ -105,7 +105,7 @@ def scanned(
 
 
 def test_short_runs_of_high_codes_are_merged_and_stay_in_memory(tmp_path: Path) -> None:
-    """Their code maps are long: counted together with the rows, they were 40 runs of 20 MB each."""
+    """Short runs of high codes are merged; their long code maps do not count as rows."""
     memory = StateMemory(8 << 20, Scratch(str(tmp_path)))
     side = JoinSide(STORED, ["k"], memory)
     for _ in range(40):
@@ -202,7 +202,7 @@ def test_keys_with_the_hash_of_another_key_do_not_match(
 def test_files_have_only_the_used_values_of_a_dictionary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As text of Parquet files; each file had the whole dictionary of 160 KB."""
+    """Each file has only the dictionary values that its rows use."""
     monkeypatch.setattr("rvertex.state.memory.RUN_BYTES_MIN", 4_000)
     memory, n = StateMemory(0, Scratch(str(tmp_path))), 400
     many, few = pa.array([f"{i:010d}" * 16 for i in range(1_000)]), pa.array([None, "x"])
@@ -229,7 +229,7 @@ def test_files_have_only_the_used_values_of_a_dictionary(
 def test_what_remains_of_runs_on_scratch_is_merged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One endless row in a run kept it for ever."""
+    """A run with one endless row is merged, instead of keeping its dead rows for ever."""
     monkeypatch.setattr("rvertex.state.memory.RUN_BYTES_MIN", 1_000)
     memory = StateMemory(0, Scratch(str(tmp_path)))
     side = JoinSide(STORED, ["k"], memory)
@@ -259,7 +259,7 @@ def test_what_remains_of_runs_on_scratch_is_merged(
 def test_dead_rows_of_a_restored_run_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restored_at: int, frontier: int
 ) -> None:
-    """Only deaths since the restore had counted, so a restart kept more dead rows than living."""
+    """Rows that were dead before a restore count, so that runs of mostly dead rows are merged."""
     monkeypatch.setattr("rvertex.state.memory.RUN_BYTES_MIN", 1)
     memory = StateMemory(0, Scratch(str(tmp_path)))
     side, again = JoinSide(STORED, ["k"], memory), JoinSide(STORED, ["k"], memory)

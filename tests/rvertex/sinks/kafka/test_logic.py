@@ -158,7 +158,7 @@ def test_commit_that_has_certainly_not_taken_place(
 
 
 def test_a_transaction_that_is_left_is_aborted_at_once(inside: Broker) -> None:
-    """Otherwise readers of the topic would wait for its end; a committed one is complete."""
+    """An abandoned transaction is aborted, so that readers of the topic do not wait for it."""
     left = place_of("transactions").destination(0)
     left.open(1)
     inside.calls.clear()
@@ -233,7 +233,7 @@ def test_records_that_are_not_taken_are_no_commit(inside: Broker) -> None:
 
 
 def test_progress_of_headers_that_was_lost_repeats_no_record(inside: Broker) -> None:
-    """Nor records of other partitions with equal numbers, however often the progress is lost."""
+    """If the progress in headers is lost, no record is repeated."""
     place = place_of("headers")
     other, lost = place.destination(2), place.destination(0)  # both write to partition 0
     for partition, writer in ((2, other), (0, lost)):

@@ -81,7 +81,7 @@ def test_an_error_of_the_weather_passes(code: str) -> None:
 @pytest.mark.slow
 @MODES
 def test_row_that_the_client_does_not_send(broker: Broker, topic: str, mode: str) -> None:
-    """It is larger than ``message.max.bytes``; the rows before it are not delivered either."""
+    """The client does not send a row that is larger than ``message.max.bytes``."""
     place = opened(topic, broker.servers, mode)
     place.open(1)
     with pytest.raises(RowsRefusedError, match=r"(?s)size too large.*raise max\.message\.bytes"):
@@ -192,7 +192,7 @@ def test_broker_that_is_away_is_tried_again(mode: str, monkeypatch: pytest.Monke
 @pytest.mark.slow
 @MODES
 def test_name_that_a_broker_refuses(broker: Broker, mode: str) -> None:
-    """As if the planner had not checked the name."""
+    """A broker rejects an invalid topic name, which the planner would already have rejected."""
     place = opened("a/b", broker.servers, mode)
     with pytest.raises(DestinationRefusedError, match=r"[Ii]nvalid topic.*correct the name"):
         place.open(1)

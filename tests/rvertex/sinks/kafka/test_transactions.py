@@ -36,7 +36,7 @@ class TestTransactions(Conformance):
 def test_one_that_was_replaced_is_refused_though_it_could_not_look_before(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For example during a commit of its successor, when brokers do not return the newest epoch."""
+    """A replaced writer is rejected, even if it could not read the newest epoch before."""
     successor, old = place.destination(0), place.destination(0)
     assert successor.open(2) is None
     successor.write(items(0, 0, 5))

@@ -109,7 +109,7 @@ def units_read(rows: ss.Stream) -> list[str]:
 def test_folders_that_a_filter_excludes_are_not_opened(
     tmp_path: Path, format: Format, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not even their times are read; one of the files is unreadable."""
+    """Files in folders that a filter excludes are not opened: one of them is unreadable."""
     top = two_days(tmp_path, format)
     (top / "day=2026-01-03").mkdir()
     (top / "day=2026-01-03" / f"x.{format}").write_bytes(b"\xff\xfe nothing that can be read\n")
@@ -123,7 +123,7 @@ def test_folders_that_a_filter_excludes_are_not_opened(
 
 
 def test_with_a_delay_that_is_given_excluded_parquet_is_read_for_its_times(tmp_path: Path) -> None:
-    """Its rows advance time, and may make others late."""
+    """With an explicit delay, times of excluded files are read: their rows advance time."""
     rows = read(two_days(tmp_path), delay="10s").filter(ss.col("day") == FIRST)
     assert units_read(rows) == ["day=2026-01-01"]
     assert collected(rows, "t", "k") == [(1, "a"), (3, "b")]
@@ -316,7 +316,7 @@ def test_what_partition_by_has_written_is_read_back(tmp_path: Path, name: str) -
 
 
 def test_a_list_cannot_name_folders(tmp_path: Path) -> None:
-    """It failed only when the result was complete."""
+    """``partition_by`` a list is an error when the query is built, not at the end of the job."""
     rows = ss.Stream.from_items({"n": "int64", "l": pa.list_(pa.int64())}, [])
     with pytest.raises(InvalidPlanError, match=r"'l': a column of type list<.*> cannot name"):
         rows.to_parquet(str(tmp_path), partition_by="l")

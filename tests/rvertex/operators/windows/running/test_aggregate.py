@@ -103,7 +103,7 @@ def test_worked() -> None:
 
 
 def test_a_result_is_held_until_all_that_start_at_its_end_are_there() -> None:
-    """So a CTI at that time promises no more than without the later rows."""
+    """A result waits until all rows that start at its end have arrived."""
     events = [ev(t, k=1, x=1.0) for t in (1, 4, 9)]
     run = endless(make_run([*events, *(cti(t) for t in (4, 5, 9, 10))], ONE))
     spec = RunningAggregate(("k",), AGGREGATES[:1])

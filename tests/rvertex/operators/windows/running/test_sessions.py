@@ -84,7 +84,7 @@ def test_worked() -> None:
 
 
 def test_a_session_counts_each_value_once_and_lives_by_the_longest_of_its_events() -> None:
-    """Of events with the same start, the first does not determine the session's end."""
+    """The longest of the events with the same start determines the session's end."""
     items: list[Item] = [ev(1, 2, k=1, x=3.0), ev(1, 9, k=1, x=3.0), cti(4), ev(4, k=1, x=3.0)]
     items = [*items, ev(12, k=1, x=5.0), cti(12), ev(12, k=1, x=3.0), cti(15), ev(16, k=1, x=5.0)]
     items = [*items, ev(30, 31, k=1, x=3.0), ev(30, 35, k=1, x=3.0), cti(INF_TIME)]
@@ -119,7 +119,7 @@ def test_an_open_session_holds_back_no_more_than_its_gap() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("keys", [(), ("k",)])
 def test_what_is_kept_does_not_grow_with_what_has_ended(keys: tuple[str, ...]) -> None:
-    """Neither with silent keys nor with the values of closed sessions."""
+    """The state grows neither with silent keys nor with values of closed sessions."""
     distinct = AggregateSpec("count_distinct", "x", "x_distinct")
     operator = RunningSessionAggregate(keys, 5, None, (*COUNT, distinct)).open([ONE])
     sizes = []

@@ -314,7 +314,7 @@ def test_two_fields_of_one_name_are_refused() -> None:
     ],
 )
 def test_a_value_that_its_type_does_not_have_is_bad(kind: Any, body: bytes, told: str) -> None:
-    """Otherwise fastavro would round the decimals; Polars writes them with too many digits."""
+    """A decimal with too many digits for its Avro type is a bad value."""
     schema = of_fields(("b", kind))
     rows, bad = reads(schema, arrow_columns(schema), [body])
     assert rows == []
@@ -323,7 +323,7 @@ def test_a_value_that_its_type_does_not_have_is_bad(kind: Any, body: bytes, told
 
 @pytest.mark.parametrize("more", [[], [("m", MAP)]], ids=["blocks", "rows"])
 def test_a_type_of_the_writer_that_does_not_fit_the_plan_is_bad(more: list[Any]) -> None:
-    """In blocks and one by one: true is not 1, and a fraction is no whole number."""
+    """A value of another type than in the plan is bad: true is not 1, 0.5 is no integer."""
     plan = pa.schema([("b", pa.int64())])
     for kind, value, is_good in (
         ("boolean", True, False),

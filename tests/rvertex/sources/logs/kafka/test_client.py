@@ -109,7 +109,7 @@ def _fail() -> None:
 
 
 def test_what_exactness_rests_on_is_not_the_users_to_change() -> None:
-    """Only committed records are read, positions and ends are ours, and nothing is skipped."""
+    """Users cannot change client options on which exactly-once depends."""
     exact: dict[str, str | int | bool] = {
         "isolation.level": "read_committed",
         "enable.auto.commit": False,

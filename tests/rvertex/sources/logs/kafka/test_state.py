@@ -88,7 +88,7 @@ def identity(topic_id: str, partitions: int = 2) -> dict[int, SimpleNamespace]:
 
 
 def test_a_topic_that_is_known_again_is_not_missing() -> None:
-    """As after a change of leaders: the time until the topic counts as deleted starts again."""
+    """If a topic is known again, the time until it counts as deleted starts again."""
     asking = Asking()
     missing = Failure("unknown", is_missing=True)
     for _ in range(2):
