@@ -10,7 +10,7 @@ process deduplicate`` measures a keyed process with a count and a sum, and ``ded
 bound in time. ``--engines join``, and all other names in ``join_kinds.py``, store rows of about
 100 B; the other side has a sixteenth as many rows.
 ``--engines restore`` reads a checkpoint of the process, whose keys have 400 B more each, up to the
-first output. The last line is one JSON object.
+first output; with ``restore_timers`` each key also has a timer. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -223,6 +223,19 @@ class Noted(Totals):
         ctx.emit(self.n, self.total)
 
 
+class Reminded(Noted):
+    """The same with a timer per key, after the last event."""
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        """Set the timer."""
+        Noted.on_event(self, event, ctx)
+        ctx.set_timer(event.vs + (1 << 40))
+
+    def on_timer(self, timer: Any, ctx: KeyedContext) -> None:
+        """Emit the count."""
+        ctx.emit(self.n, self.total)
+
+
 def _process(process: type[KeyedProcess]) -> Any:
     types = {"k": "int64", "n": "int64", "x": "float64"}
     stream = Stream.from_items(types, []).group_by("k").process(process)
@@ -280,10 +293,12 @@ def join_point(kind: str, rows: int, keys: int, budget: int | None) -> dict[str,
     return keys_point(join, ports_of, rows, keys, budget)
 
 
-def restore_point(rows: int, keys: int, budget: int | None) -> dict[str, Any]:
+def restore_point(
+    process: type[KeyedProcess], rows: int, keys: int, budget: int | None
+) -> dict[str, Any]:
     """Measure a restore of ``keys`` keys, from the first byte read to the first output."""
     with tempfile.TemporaryDirectory() as folder:
-        operator, given = _process(Noted), next(batches(keys, keys))
+        operator, given = _process(process), next(batches(keys, keys))
         give_memory(operator, StateMemory(keys * 40))
         for batch in batches(keys, keys):
             operator.process([Run(batch, np.array([batch.column(0)[-1].as_py()]))])
@@ -298,13 +313,13 @@ def restore_point(rows: int, keys: int, budget: int | None) -> dict[str, Any]:
         name = "c/00000001-000001.ckpt"
         loaded = read_checkpoint(store, name, SPEC, memory, verifies_later=True)
         read_s = time.process_time() - begun
-        again, memory.unverified = _process(Noted), loaded.unverified
+        again, memory.unverified = _process(process), loaded.unverified
         give_memory(again, memory)
         (state,) = loaded.snapshot.states
         loaded.unverified.verify_tables(state.tables, again)
         again.load(state)
         loaded_s = time.process_time() - begun
-        again.process([Run(given.slice(0, RESTORED_EVENTS), np.array([INF_TIME]))])
+        again.process([Run(given.slice(0, RESTORED_EVENTS), np.array([keys]))])
         spent, wall_s = time.process_time() - begun, time.perf_counter() - wall
         unread = len(loaded.unverified)
         loaded.unverified.verify_all(InlineBackground().submit, memory.drop_pages)
@@ -362,7 +377,8 @@ ENGINES: dict[str, Callable[[int, int, int | None], dict[str, Any]]] = {
     "deduplicate": lambda *point: keys_point(
         Deduplicate(("k",), int(INF_TIME)).open([PAYLOAD]), _one_port, *point
     ),
-    "restore": restore_point,
+    "restore": partial(restore_point, Noted),
+    "restore_timers": partial(restore_point, Reminded),
     **{kind: partial(join_point, kind) for kind in KINDS},
 }
 

@@ -59,7 +59,8 @@ class LogPart:
     fences: Fences = field(init=False)
     #: The position of the first row of each block, and the end of the last block.
     starts: np.ndarray = field(init=False)
-    #: The number of current rows that no reader holds.
+    #: The number of current rows, and of free rows: current rows that no reader holds.
+    alive: int = field(init=False)
     free: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -73,7 +74,8 @@ class LogPart:
             self.last = self.known_last
         elif self.until is not None:
             self.last = max(int(times.max()) for times in self.times())
-        self.count()
+        self.alive = int(np.count_nonzero(self.current))
+        self.free = int(np.count_nonzero(self.current & ~self.held))
 
     @property
     def rows(self) -> int:
@@ -104,9 +106,22 @@ class LogPart:
         blocks = map(self.block, range(len(self.blocks)))
         return [block.column(self.until).to_numpy() for block in blocks]
 
-    def count(self) -> None:
-        """Count the free rows again, after a mask was changed."""
-        self.free = int((self.current & ~self.held).sum())
+    def hold(self, at: np.ndarray) -> None:
+        """Hold the free rows at these distinct positions."""
+        self.held[at] = True
+        self.free -= len(at)
+
+    def hold_all(self, *, held: bool) -> None:
+        """Hold all rows, or none."""
+        self.held[:] = held
+        self.free = 0 if held else self.alive
+
+    def end(self, at: np.ndarray) -> None:
+        """Delete the rows at these distinct positions."""
+        ended = at[self.current[at]]
+        self.alive -= len(ended)
+        self.free -= int(np.count_nonzero(~self.held[ended]))
+        self.current[ended] = False
 
     def positions(self, numbers: np.ndarray) -> np.ndarray:
         """Return the positions of the rows with these sorted numbers; skip numbers without a row.

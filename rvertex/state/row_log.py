@@ -30,6 +30,7 @@ from rvertex.events.group_scan import heads_of
 from rvertex.state.hash_index import BloomFilter, HashIndex, equal_keys
 from rvertex.state.log_part import Fences, LogPart, fences_of, joined_fences
 from rvertex.state.memory import UNLIMITED
+from rvertex.state.stored_times import RUNS, TIMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
 NUMBER = "number"
 #: Prefix of the names of a log's tables, in the state of operators that also have others.
 LOG = "log."
-#: Saved tables of the indexes. They are valid only for exactly the saved rows. A log can be loaded
-#: without them.
-INDEX_TABLES = frozenset({"parts", "entries", "words", "fences"})
+#: Saved tables of the indexes, also by time. They are valid only for exactly the saved rows. The
+#: rows can be loaded without them.
+INDEX_TABLES = frozenset({"parts", "entries", "words", "fences", TIMES, RUNS})
 #: Most rows in a part. A part's index is sorted in memory at once, which limits its size.
 PART_ROWS_MAX = 1 << 21
 #: Bytes of a block on scratch, about the size of a part of a checkpoint.
@@ -120,8 +121,7 @@ class RowLog:
         for part, candidates, _, at in self._matches(columns):
             rows = np.flatnonzero(heads_of(at))
             if hold:
-                part.held[at[rows]] = True
-                part.count()
+                part.hold(at[rows])
             found.append(candidates if len(rows) == len(at) else candidates.take(pa.array(rows)))
         return found
 
@@ -147,23 +147,20 @@ class RowLog:
         batches = []
         for part, at in self._free(numbers):
             if len(at):
-                part.held[at] = True
-                part.count()
+                part.hold(at)
                 batches.append(part.take(at, self.holder))
         return batches
 
     def take_all(self) -> list[pa.RecordBatch]:
         """Return all current rows, and hold them."""
         for part in self._parts:
-            part.held[:] = True
-            part.count()
+            part.hold_all(held=True)
         return self.current()
 
     def release(self) -> None:
         """Mark all rows as not held. If there is a budget, write all parts to scratch."""
         for part in self._parts:
-            part.held[:] = False
-            part.count()
+            part.hold_all(held=False)
         if not self.holder.may_spill:
             return
         self._is_stored = True
@@ -337,8 +334,7 @@ class RowLog:
             if id(part) not in ended:
                 parts.append(part)
                 continue
-            part.current[part.positions(ended[id(part)])] = False
-            part.count()
+            part.end(part.positions(ended[id(part)]))
             parts += self._compacted(part)
         self._parts = parts
 
@@ -357,7 +353,7 @@ class RowLog:
 
         The result is empty if no row is current.
         """
-        return self._merged([part]) if 2 * int(part.current.sum()) < part.rows else [part]
+        return self._merged([part]) if 2 * part.alive < part.rows else [part]
 
     def _merged(self, parts: Sequence[LogPart]) -> list[LogPart]:
         """Merge the current rows of parts into one part; empty if there are none."""

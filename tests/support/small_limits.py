@@ -28,6 +28,7 @@ LIMITS: dict[str, int] = {
     "rvertex.state.log_part.FENCE_ROWS": 3,
     "rvertex.state.stored_times._RUN_ROWS_MAX": 3,
     "rvertex.state.stored_times._LOOKED": 1,
+    "rvertex.state.stored_times._SAVED_ROWS_MAX": 2,
     "rvertex.user_code.keyed.state.LOADED_MAX": 1,
     "rvertex.user_code.keyed.state.DUE_MAX": 2,
     "rvertex.operators.user.keyed_process.RECALLED_ROWS": 4,

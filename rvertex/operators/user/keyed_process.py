@@ -34,6 +34,7 @@ from rvertex.operators.edges.spread import EdgeSpreadOperator, in_order_of_begin
 from rvertex.operators.protocol import OperatorState
 from rvertex.state.collector import collector_paused
 from rvertex.state.doing import calling
+from rvertex.state.stored_times import TIMES
 from rvertex.user_code.code import (
     NOT_POISON,
     OnError,
@@ -122,7 +123,7 @@ class KeyedProcessOperator(SkipsPoison):
     """See :class:`KeyedProcessing`."""
 
     #: See :mod:`rvertex.state.unverified`.
-    verified_when_read: ClassVar = frozenset({"keys"})
+    verified_when_read: ClassVar = frozenset({"keys", TIMES})
 
     def __init__(self, spec: KeyedProcessing, payload: pa.Schema, output: pa.Schema) -> None:
         self._spec = spec

@@ -15,7 +15,9 @@ Invariants: (1) the state of a slot is its row in the log, or the defaults if it
 (``_row`` is -1), unless it is listed as changed; (2) a slot that equals a new slot is removed when
 its change is written, or earlier, and its object is reused for another key; (3) tables that a
 snapshot returned never change; (4) a key has a slot in memory or is stored, never both; (5) every
-stored slot with a timer has an entry in ``_stored_timers`` at its least time.
+stored slot with a timer has an entry in ``_stored_timers`` at its least time; (6) unless it is
+None, ``_logged_timers`` has such an entry for each row of the log. A snapshot saves these, so that
+a restore with many keys reads no row.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rstream.types import INF_TIME
+from rvertex.state import stored_times
 from rvertex.state.memory import UNLIMITED
 from rvertex.state.row_log import NUMBER, RowLog
 from rvertex.state.stored_times import StoredTimes
@@ -93,6 +96,8 @@ class KeyedState:
         keys = [f"key{i}" for i in range(len(self._key_types))]
         self._log = RowLog(self._schema, keys, holder=self._holder)
         self._stored_timers = StoredTimes(self._holder)
+        #: None: there were never more than LOADED_MAX keys.
+        self._logged_timers: StoredTimes | None = None
         self._slot_bytes = _SLOT_BYTES
 
     def recall(self, keys: Sequence[pa.Array]) -> None:
@@ -124,14 +129,13 @@ class KeyedState:
         """
         if not self._holder.may_spill or not self._key_types:
             return False
-        stored = self._log.memory_bytes + self._stored_timers.memory_bytes
         held = len(self.slots) * self._slot_bytes
-        self._holder.used_bytes, self._holder.keys = stored + held, len(self)
+        self._holder.used_bytes, self._holder.keys = self._stored_bytes + held, len(self)
         if held < self._holder.run_bytes_min or not self._holder.must_spill:
             return False
         self.spill()
         self._holder.note_freed(held)
-        self._holder.used_bytes = self._log.memory_bytes + self._stored_timers.memory_bytes
+        self._holder.used_bytes = self._stored_bytes
         return True
 
     def spill(self) -> None:
@@ -146,6 +150,8 @@ class KeyedState:
         self._timers.clear()
         self._log.append(*written)  # may merge parts, which needs memory
         self._log.release()
+        if self._has_old(self._stored_timers):
+            self._stored_timers = self._timers_of_log()
 
     def rows(self) -> pa.Table:
         """Return a table with a row per key; columns ``key0, ...`` and ``field NAME``."""
@@ -173,19 +179,23 @@ class KeyedState:
     def save(self) -> dict[str, pa.Table]:
         """Write all changes to the log, and return its tables by reference."""
         self._write()
-        return self._log.save()
+        timers = {} if self._logged_timers is None else self._logged_timers.save()
+        return {**self._log.save(), **timers}
 
     def load(self, tables: Mapping[str, pa.Table], *, is_timed: bool = True) -> None:
         """Restore the tables that ``save`` returned. Call it only on a new state."""
         assert not self.slots, len(self.slots)
         self._log.load(tables)
         self.is_timed = is_timed
-        if self._key_types and self._log.free_rows > LOADED_MAX:
-            for rows, is_current in self._log.masked([NUMBER, TIMES]) if is_timed else ():
-                self._stored_timers.add(*_least_timers(rows, is_current))
-        else:
+        if not self._key_types or self._log.free_rows <= LOADED_MAX:
             for rows in self._log.take_all():
                 self._load_rows(rows)
+        elif stored_times.TIMES in tables:
+            self._stored_timers.load(tables[stored_times.TIMES], tables[stored_times.RUNS])
+            self._logged_timers = self._stored_timers.copy()
+        else:  # an older checkpoint, or part of one
+            self._stored_timers = self._timers_of_log()
+            self._logged_timers = self._stored_timers.copy()
 
     def _load_rows(self, batch: pa.RecordBatch) -> None:
         keys = [plain_keys(batch.column(f"key{i}")) for i in range(len(self._key_types))]
@@ -205,6 +215,35 @@ class KeyedState:
         times = raw_list(pc.list_flatten(batch.column(TIMES)))
         for owner, name, at in zip(owners, names, times, strict=True):
             self._timers.set(made[owner], at, name)
+
+    @property
+    def _stored_bytes(self) -> int:
+        """Bytes in memory, without slots."""
+        timers = (self._stored_timers, self._logged_timers)
+        return self._log.memory_bytes + sum(t.memory_bytes for t in timers if t is not None)
+
+    def _timers_of_log(self) -> StoredTimes:
+        """Return an entry for each row of the log that has timers; reads all rows."""
+        timers = StoredTimes(self._holder)
+        pairs = self._log.masked([NUMBER, TIMES]) if self.is_timed else ()
+        for rows, is_current in self._holder.read_once(pairs):
+            timers.add(*_least_timers(rows, is_current))
+        return timers
+
+    def _has_old(self, timers: StoredTimes) -> bool:
+        """Return whether most entries may be of rows that were replaced."""
+        return len(timers) > 2 * len(self) + LOADED_MAX
+
+    def _log_timers(self, batches: list[pa.RecordBatch]) -> None:
+        """Note the timers of rows that are about to be written, if a restore will not load all."""
+        logged = self._logged_timers
+        if len(self) > LOADED_MAX if logged is None else self._has_old(logged):
+            self._logged_timers = logged = self._timers_of_log()
+        timed = [batch for batch in batches if len(batch.column(TIMES).values)]
+        if logged is not None and timed:
+            everywhere = np.ones(_PIECE, bool)
+            pairs = [_least_timers(batch, everywhere[: batch.num_rows]) for batch in timed]
+            logged.add(*map(np.concatenate, zip(*pairs, strict=True)))
 
     def _write(self) -> None:
         """Write all changes to the log."""
@@ -226,6 +265,7 @@ class KeyedState:
             batches.append(self._rows(slots, number))
             self.is_timed |= len(batches[-1].column(TIMES).values) > 0
             number += len(slots)
+        self._log_timers(batches)
         if self._holder.may_spill and changed:
             self._slot_bytes = _SLOT_BYTES + self._measured(changed)
         del self.spare[_SPARE_MAX:]

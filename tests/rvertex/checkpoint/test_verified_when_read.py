@@ -38,7 +38,7 @@ SPEC = VertexSpec(VertexId("v"), "v", 0, (), None, (), (), pa.schema([]), "schem
 NAME = "c/00000001-000001.ckpt"
 PAYLOAD = pa.schema([("k", pa.int64())])
 KEYS = 6_000
-KINDS = ("process", "deduplicate")
+KINDS = ("process", "timers", "deduplicate")
 
 
 class Texts(KeyedProcess):
@@ -53,12 +53,25 @@ class Texts(KeyedProcess):
         ctx.emit(self.n)
 
 
+class Timed(Texts):
+    """Also sets a timer, far ahead."""
+
+    def on_event(self, event: Any, ctx: KeyedContext) -> None:
+        Texts.on_event(self, event, ctx)
+        ctx.set_timer(KEYS + 10 * event.k)
+
+    def on_timer(self, timer: Any, ctx: KeyedContext) -> None:
+        ctx.emit(-self.n)
+
+
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rvertex.state.memory.RUN_BYTES_MIN", 5_000)
     monkeypatch.setattr("rvertex.operators.ordered.deduplicate._MEASURED_KEYS", 100)
     monkeypatch.setattr("rvertex.state.memory.PIECE_BYTES_MAX", 50_000)
     monkeypatch.setattr("rvertex.checkpoint.chunks.PIECE_BYTES_MAX", 20_000)
+    monkeypatch.setattr("rvertex.state.stored_times._SAVED_ROWS_MAX", 1 << 10)
+    monkeypatch.setattr("rvertex.state.log_part.FENCE_ROWS", 1 << 6)
     monkeypatch.setattr("rvertex.user_code.keyed.state.LOADED_MAX", 1)
     monkeypatch.setattr("rvertex.operators.user.keyed_process.RECALLED_ROWS", 1 << 10)
 
@@ -67,17 +80,19 @@ def opened(kind: str, memory: StateMemory) -> Any:
     if kind == "deduplicate":
         operator: Any = Deduplicate(("k",), int(INF_TIME)).open([PAYLOAD])
     else:
-        code, fields = UserCode("Texts", Texts), state_fields(Texts, KeyedProcess)
+        process = Timed if kind == "timers" else Texts
+        code, fields = UserCode("Texts", process), state_fields(process, KeyedProcess)
         output = pa.schema([("n", pa.int64())])
         operator = KeyedProcessing(("k",), code, fields, output, "fail").open([PAYLOAD])
     give_memory(operator, memory)
     return operator
 
 
-def feed(operator: Any, *keys: int) -> pa.RecordBatch:
+def feed(operator: Any, *keys: int, cti: int | None = None) -> pa.RecordBatch:
     columns = [np.arange(len(keys)), np.arange(len(keys)) + 1, np.array(keys, np.int64)]
     events = pa.RecordBatch.from_arrays([pa.array(c) for c in columns], event_schema(PAYLOAD).names)
-    out: pa.RecordBatch = operator.process([Run(events, NO_CTIS)]).events
+    ctis = NO_CTIS if cti is None else np.array([cti])
+    out: pa.RecordBatch = operator.process([Run(events, ctis)]).events
     return out
 
 
@@ -113,12 +128,11 @@ def damage(path: Path) -> None:
         file.write(data)
 
 
-def rows_parts(root: Path) -> list[Path]:
-    """The parts with rows of keys."""
+def rows_parts(root: Path, *columns: str) -> list[Path]:
+    """The parts with rows of keys, or with these columns."""
+    wanted = {"number", *(columns or ["key0"])}
     paths = sorted((root / "c" / "parts").iterdir())
-    return [
-        p for p in paths if {"number", "key0"} <= {*pa.ipc.open_stream(p.read_bytes()).schema.names}
-    ]
+    return [p for p in paths if wanted <= {*pa.ipc.open_stream(p.read_bytes()).schema.names}]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -129,12 +143,13 @@ def test_a_restore_reads_no_rows(kind: str, tmp_path: Path) -> None:
     for path in parts:
         damage(path)
     again, unverified = restored(kind, tmp_path)
-    assert len(unverified) == len(parts)
+    total = len(parts) + len(rows_parts(tmp_path, "time"))
+    assert len(unverified) == total
     for path in parts:
         damage(path)
     keys = [7, KEYS + 5, 1, KEYS - 1, KEYS // 2]
     assert feed(again, *keys).equals(feed(operator, *keys))
-    assert 0 < len(unverified) < len(parts)
+    assert 0 < len(unverified) < total
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -148,6 +163,32 @@ def test_damage_is_detected_before_a_row_is_used(kind: str, tmp_path: Path) -> N
     unverified.verify_all(InlineBackground().submit, lambda: None)
     with pytest.raises(CorruptCheckpointError, match="checksum of its part"):
         unverified.require_no_damage()
+
+
+def test_timers_are_read_when_they_are_due(tmp_path: Path) -> None:
+    operator, late = written("timers", tmp_path), []
+    for name, least in (("time", KEYS + 100), ("key0", 100)):
+        parts = {p: pa.ipc.open_stream(p.read_bytes()) for p in rows_parts(tmp_path, name)}
+        late += [p for p, rows in parts.items() if min(rows.read_all()[name].to_pylist()) > least]
+    assert len(late) > 6
+    for path in late:
+        damage(path)
+    again, _ = restored("timers", tmp_path)
+    for time, rows in ((KEYS - 1, 0), (KEYS + 20, 3)):
+        due = feed(again, cti=time)
+        assert due.equals(feed(operator, cti=time))
+        assert due.num_rows == rows
+    with pytest.raises(CorruptCheckpointError, match="checksum of its part"):
+        feed(again, cti=11 * KEYS)
+
+
+def test_moved_timers_leave_few_entries() -> None:
+    operator = opened("timers", StateMemory(0))
+    for _ in range(20):
+        feed(operator, *range(500))
+    saved = operator.snapshot().tables
+    assert 500 <= len(operator._state._stored_timers) <= 1_600
+    assert 500 <= saved["times"].num_rows <= 1_600
 
 
 def test_a_background_thread_verifies_the_rest(tmp_path: Path) -> None:
