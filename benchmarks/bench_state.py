@@ -330,7 +330,7 @@ def restore_point(
         "load_cpu_s": loaded_s - read_s,
         "first_output_cpu_s": spent - loaded_s,
         "verify_rest_cpu_s": verify_s,
-        "unread_parts": unread,
+        "unread_blocks": unread,
         "wall_s": wall_s,
     }
 

@@ -3,9 +3,9 @@
 Layout of a manifest: magic, length of the header, msgpack header, Arrow IPC streams of small pieces
 one after another, blake2b-128 of all preceding bytes. The header lists the pieces of each table
 (:mod:`rvertex.checkpoint.chunks`) in order: an inline piece by offset and length, a part by name,
-size and digest. A part is one IPC stream, which is uploaded once per instance and named by every
-checkpoint that contains it. Its name includes the checkpoint that uploaded it, so the name of a
-deleted part is never used again.
+size and digest. A part is one IPC stream, and the CRC-32 of each of its blocks. It is uploaded once
+per instance and named by every checkpoint that contains it. Its name includes the checkpoint that
+uploaded it, so the name of a deleted part is never used again.
 
 Invariants: (1) a decoded snapshot equals the encoded one, except for the chunks of its tables; (2)
 damaged bytes are detected in the manifest and in every part, and the error names the file; (3) a
@@ -42,6 +42,7 @@ from rvertex.checkpoint.header import (
     Replay,
     State,
     checksum,
+    with_block_crcs,
 )
 from rvertex.errors import CheckpointFormatError, CorruptCheckpointError, SnapshotSchemaError
 from rvertex.operators.protocol import OperatorState
@@ -133,6 +134,7 @@ class CheckpointWriter:
                         if data.size <= self._inline_bytes_max:
                             body.add_inline(data)
                             continue
+                        data = with_block_crcs(data)
                         digest = checksum(data)
                         part = self._parts.get(digest) or self._spare.get(digest)
                         if part is None:
@@ -354,7 +356,8 @@ def _fetch_parts(
                 raise CorruptCheckpointError(name, f"its part {path} is gone")
             if unverified is not None and isinstance(blob, pa.Buffer) and part.head_bytes:
                 part.require_head(blob, name)
-                unverified.add(blob, partial(part.require, blob, name))
+                check = partial(part.require_block, data=blob, checkpoint=name)
+                unverified.add(blob, part.block_bytes or part.size_bytes, check)
             else:
                 part.require(blob, name)
             fetched[path] = part, place(blob, size)

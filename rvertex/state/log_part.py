@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 #: A fence is the number of a row; there is one for at least each of this number of rows.
 FENCE_ROWS = 1 << 13
+_FIRST = np.zeros(1, np.int64)
 #: Numbers of rows, ascending, and the positions of these rows, int64[n] each.
 Fences = tuple[np.ndarray, np.ndarray]
 
@@ -54,7 +55,7 @@ class LogPart:
     #: The first row has a fence. None: the first row of each block has one.
     known_fences: Fences | None = None
     #: Verifies a block before its first use; see :mod:`rvertex.state.unverified`.
-    verify: Callable[[pa.RecordBatch], None] | None = None
+    verify: Callable[..., None] | None = None
     last: int = field(init=False, default=INF_TIME)
     fences: Fences = field(init=False)
     #: The position of the first row of each block, and the end of the last block.
@@ -68,7 +69,8 @@ class LogPart:
         if self.known_fences is not None:
             self.fences = self.known_fences
         else:
-            firsts = [self.block(k).column(0)[0].as_py() for k in range(len(self.blocks))]
+            blocks = (self.block(k, rows=_FIRST) for k in range(len(self.blocks)))
+            firsts = [block.column(0)[0].as_py() for block in blocks]
             self.fences = np.array(firsts, np.int64), self.starts[:-1]
         if self.known_last is not None:
             self.last = self.known_last
@@ -90,11 +92,23 @@ class LogPart:
         """The number of the first row."""
         return int(self.fences[0][0])
 
-    def block(self, k: int) -> pa.RecordBatch:
-        """Return block ``k``, after a check of its bytes if it is mapped from a file."""
+    def block(
+        self, k: int, names: Sequence[str] | None = None, rows: np.ndarray | None = None
+    ) -> pa.RecordBatch:
+        """Return these columns of block ``k``, after a check if it is mapped from a file.
+
+        If ``rows`` is given, only these rows are checked. Do not use the others.
+        """
+        block = self.blocks[k] if names is None else self.blocks[k].select(names)
         if self.verify is not None:
-            self.verify(self.blocks[k])
-        return self.blocks[k]
+            self.verify(block, rows)
+        return block
+
+    def _numbers(self, k: int) -> np.ndarray:
+        if self.verify is not None:
+            self.verify(self.blocks[k].select([0]))
+        numbers: np.ndarray = self.blocks[k].column(0).to_numpy()
+        return numbers
 
     def move(self, blocks: list[pa.RecordBatch], fences: Fences) -> None:
         """Replace the blocks by equal rows on scratch. The next lookup builds the index again."""
@@ -103,8 +117,9 @@ class LogPart:
 
     def times(self) -> list[np.ndarray]:
         """Return the expiry times of each block."""
-        blocks = map(self.block, range(len(self.blocks)))
-        return [block.column(self.until).to_numpy() for block in blocks]
+        assert self.until is not None
+        blocks = (self.block(k, [self.until]) for k in range(len(self.blocks)))
+        return [block.column(0).to_numpy() for block in blocks]
 
     def hold(self, at: np.ndarray) -> None:
         """Hold the free rows at these distinct positions."""
@@ -135,7 +150,7 @@ class LogPart:
         positions = [np.empty(0, np.int64)]
         while len(numbers):  # ends: the rows between two fences are in a few blocks
             for k, local in by_block(low):
-                of_block = self.block(k).column(0).to_numpy()
+                of_block = self._numbers(k)
                 inside = of_block.searchsorted(numbers[local])
                 is_row = of_block.take(inside, mode="clip") == numbers[local]
                 positions.append(self.starts[k] + inside[is_row])
@@ -150,29 +165,22 @@ class LogPart:
     ) -> pa.RecordBatch:
         """Return the rows at increasing positions."""
         block = self.starts.searchsorted(at, side="right") - 1
-        parts = [
-            self._columns(k, names).take(pa.array(at[local] - self.starts[k]))
-            for k, local in holder.read_once(by_block(block))
-        ]
+        parts = []
+        for k, local in holder.read_once(by_block(block)):
+            rows = at[local] - self.starts[k]
+            parts.append(self.block(k, names, rows).take(pa.array(rows)))
         return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
-
-    def _columns(self, k: int, names: Sequence[str] | None) -> pa.RecordBatch:
-        block = self.block(k)
-        return block if names is None else block.select(names)
 
     def numbers(self, at: np.ndarray) -> np.ndarray:
         """Return the numbers of the rows at increasing positions."""
         block = self.starts.searchsorted(at, side="right") - 1
-        parts = [
-            self.block(k).column(0).to_numpy()[at[local] - self.starts[k]]
-            for k, local in by_block(block)
-        ]
+        parts = [self._numbers(k)[at[local] - self.starts[k]] for k, local in by_block(block)]
         return np.concatenate([np.empty(0, np.int64), *parts])
 
     def masked(self, columns: Sequence[str]) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
         """Yield each block with these columns, and which of its rows are current."""
         for k, (lo, hi) in enumerate(itertools.pairwise(self.starts)):
-            yield self.block(k).select(columns), self.current[lo:hi]
+            yield self.block(k, columns), self.current[lo:hi]
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """Yield the current rows, block by block."""
@@ -184,5 +192,4 @@ class LogPart:
     def hashes(self, keys: Sequence[str]) -> Iterator[np.ndarray]:
         """Yield the hashes of all rows by their keys, uint64[n] for each block."""
         for k in range(len(self.blocks)):
-            block = self.block(k)
-            yield hash_rows([block.column(name) for name in keys])
+            yield hash_rows(self.block(k, keys).columns)

@@ -296,9 +296,9 @@ class Holder:
         """See :meth:`StateMemory.note_freed`."""
         self._memory.host.note_freed(nbytes)
 
-    def verify(self, batch: pa.RecordBatch) -> None:
-        """Verify the parts of a checkpoint that contain data of the batch, before it is read."""
-        self._memory.unverified.verify(batch)
+    def verify(self, batch: pa.RecordBatch, rows: np.ndarray | None = None) -> None:
+        """Verify the bytes of these rows (None: all), before they are read."""
+        self._memory.unverified.verify(batch, rows)
 
     def is_stored(self, batch: pa.RecordBatch) -> bool:
         """Return whether the bytes of a batch, which has columns, are on scratch."""

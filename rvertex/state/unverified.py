@@ -1,23 +1,53 @@
 """Mapped parts of a checkpoint whose bytes are verified when they are first read.
 
 A restore maps its parts. To verify all bytes first takes time in proportion to the state, although
-the first rows need little of it. So a reader calls :meth:`Unverified.verify` before it reads a
-batch, and a background thread verifies the rest.
+the first rows need little of it. So a part is divided into blocks. A reader calls
+:meth:`Unverified.verify` before it reads rows of a batch, which verifies the blocks of these rows,
+and a background thread verifies the rest.
 
-Invariant: no value of a part is used before the whole part was verified. A table whose reader does
-not verify is verified as a whole before it is passed on.
+Invariant: no byte of a part is used before its block was verified. A table whose reader does not
+verify is verified as a whole before it is passed on.
 """
 
 from __future__ import annotations
 
 import bisect
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+import numpy as np
+import pyarrow as pa
 
-    import pyarrow as pa
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A mapped part. It stays mapped until all of it is verified."""
+
+    data: pa.Buffer
+    block_bytes: int
+    check: Callable[[int], None]
+    #: Which blocks are verified.
+    done: np.ndarray
+
+    def verify(self, first: np.ndarray, last: np.ndarray) -> None:
+        """Verify the blocks with the bytes from ``first`` to ``last``, which are addresses."""
+        low = (first - self.data.address) // self.block_bytes
+        high = (last - self.data.address) // self.block_bytes
+        needed = np.zeros(len(self.done), bool)
+        needed[low] = needed[high] = True
+        for k in np.flatnonzero(high - low > 1).tolist():
+            needed[low[k] : high[k]] = True
+        self.verify_blocks(needed)
+
+    def verify_blocks(self, needed: np.ndarray) -> None:
+        """Verify these blocks, bool[n]."""
+        for number in np.flatnonzero(needed & ~self.done).tolist():
+            self.check(number)  # without a lock: two threads may verify the same block
+            self.done[number] = True
 
 
 class Unverified:
@@ -25,26 +55,35 @@ class Unverified:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: The address at which each part starts, sorted; by address the part and its check.
+        #: The address at which each part starts, sorted; and the parts by address.
         self._starts: list[int] = []
-        self._parts: dict[int, tuple[pa.Buffer, Callable[[], None]]] = {}
+        self._parts: dict[int, _Part] = {}
         self._failure: Exception | None = None
         self._is_closed = False
 
     def __len__(self) -> int:
-        return len(self._parts)
+        """Return the number of blocks that were not verified."""
+        with self._lock:
+            return sum(int(np.count_nonzero(~part.done)) for part in self._parts.values())
 
-    def add(self, data: pa.Buffer, check: Callable[[], None]) -> None:
-        """Add a part. ``check`` raises if its bytes are damaged."""
+    def add(self, data: pa.Buffer, block_bytes: int, check: Callable[[int], None]) -> None:
+        """Add a part. ``check`` raises if the block with this number is damaged."""
+        blocks = -(-data.size // block_bytes)
         with self._lock:
             bisect.insort(self._starts, data.address)
-            self._parts[data.address] = data, check  # the part stays mapped until it is verified
+            self._parts[data.address] = _Part(data, block_bytes, check, np.zeros(blocks, bool))
 
-    def verify(self, batch: pa.RecordBatch) -> None:
-        """Verify the parts that contain data of the batch. Raises as their checks."""
+    def verify(self, batch: pa.RecordBatch, rows: np.ndarray | None = None) -> None:
+        """Verify the blocks that contain these rows of the batch (None: all of its bytes).
+
+        Raises as the checks of the parts.
+        """
         if self._starts:
-            for start in {self._start_of(address) for address in _addresses(batch)}:
-                self._check(start)
+            for column in batch.columns:
+                if rows is None:
+                    self._verify_all_of(column)
+                else:
+                    self._verify_rows(column, rows)
 
     def verify_tables(self, tables: Mapping[str, pa.Table], reader: object) -> None:
         """Verify the tables that an operator loads.
@@ -64,14 +103,18 @@ class Unverified:
 
         def task() -> None:
             with self._lock:
-                start = None if self._is_closed or not self._starts else self._starts[0]
-            if start is None:
-                return
+                if self._is_closed or not self._starts:
+                    return
+                start = self._starts[0]
+                part = self._parts[start]
             try:
-                self._check(start)
+                part.verify_blocks(np.ones(len(part.done), bool))
             except Exception as error:  # the thread that reads the parts raises it
                 self._failure = error
             else:
+                with self._lock:
+                    self._starts.remove(start)
+                    del self._parts[start]
                 submit(task)
             after()
 
@@ -87,27 +130,51 @@ class Unverified:
         """Verify no further parts in the background."""
         self._is_closed = True
 
-    def _start_of(self, address: int) -> int | None:
-        """Where the part with this address starts; None if it is in no part."""
-        with self._lock:
-            at = bisect.bisect_right(self._starts, address) - 1
-            if at < 0:
-                return None
-            start = self._starts[at]
-            return start if address < start + self._parts[start][0].size else None
-
-    def _check(self, start: int | None) -> None:
-        if start is None or (part := self._parts.get(start)) is None:
-            return
-        _, check = part
-        check()  # without the lock: two threads may verify the same part
-        with self._lock:
-            if self._parts.pop(start, None) is not None:
-                del self._starts[bisect.bisect_left(self._starts, start)]
-
-
-def _addresses(batch: pa.RecordBatch) -> Iterator[int]:
-    for column in batch.columns:
-        for buffer in column.buffers():
+    def _verify_all_of(self, array: pa.Array) -> None:
+        for buffer in array.buffers():
             if buffer is not None and buffer.size:
-                yield int(buffer.address)
+                bounds = np.array([buffer.address, buffer.address + buffer.size - 1])
+                self._verify_bytes(bounds[:1], bounds[1:])
+
+    def _verify_rows(self, array: pa.Array, rows: np.ndarray) -> None:
+        kind, buffers, at = array.type, array.buffers(), rows + array.offset
+        if pa.types.is_null(kind) or not len(at):
+            return
+        if buffers[0] is not None:
+            self._verify_bytes(*_bits(buffers[0], at))
+        if pa.types.is_boolean(kind):
+            self._verify_bytes(*_bits(buffers[1], at))
+        elif pa.types.is_primitive(kind):
+            self._verify_bytes(*_items(buffers[1], at, kind.bit_width // 8))
+        elif pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_list(kind):
+            first, last = _items(buffers[1], at, 4)
+            self._verify_bytes(first, last + 4)  # the next row's offset is the end
+            offsets = np.frombuffer(buffers[1], np.int32)
+            begin, count = offsets[at].astype(np.int64), offsets[at + 1] - offsets[at]
+            if pa.types.is_list(kind):
+                before = np.cumsum(count) - count
+                children = np.repeat(begin - before, count) + np.arange(count.sum())
+                self._verify_rows(array.values, children)
+            elif (has := count > 0).any():
+                first = buffers[2].address + begin[has]
+                self._verify_bytes(first, first + count[has] - 1)
+        else:
+            self._verify_all_of(array)
+
+    def _verify_bytes(self, first: np.ndarray, last: np.ndarray) -> None:
+        """Verify bytes of one buffer, which is in one part or in none."""
+        with self._lock:
+            at = bisect.bisect_right(self._starts, int(first[0])) - 1
+            part = self._parts[self._starts[at]] if at >= 0 else None
+        if part is not None and first[0] < part.data.address + part.data.size:
+            part.verify(first, last)
+
+
+def _bits(buffer: pa.Buffer, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return (first := buffer.address + at // 8), first
+
+
+def _items(buffer: pa.Buffer, at: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the addresses of the first and the last byte of items of this width."""
+    first = buffer.address + at * width
+    return first, first + (width - 1)

@@ -84,7 +84,7 @@ def test_no_number_is_given_again_while_its_batch_is_there() -> None:
     assert restored(log, 5).next_number == 10
 
 
-def damaged() -> None:
+def damaged(_: int) -> None:
     raise CorruptCheckpointError("part", "damaged")
 
 
@@ -100,7 +100,7 @@ def test_damaged_rows_are_not_copied_to_scratch() -> None:
         with pa.ipc.new_stream(sink, SCHEMA) as writer:
             writer.write_table(tables["keys"])
         part, again = sink.getvalue(), RowLog(SCHEMA, ["value"], holder=memory.holder())
-        memory.unverified.add(part, damaged)
+        memory.unverified.add(part, part.size, damaged)
         again.load({**tables, "keys": pa.ipc.open_stream(part).read_all()})
         with pytest.raises(CorruptCheckpointError):
             again.release()
