@@ -17,8 +17,8 @@ import pyarrow as pa
 from rvertex.errors import CorruptCheckpointError
 
 CHECKSUM_BYTES = 16
-#: Bytes of a block of a part. Each block has a CRC-32 of its own, so that a reader of a few rows
-#: verifies few bytes.
+#: Bytes of a block of a part. There is a CRC-32 per block, so that a reader of a few rows verifies
+#: few bytes.
 BLOCK_BYTES = 1 << 15
 _CRC = np.dtype("<u4")
 

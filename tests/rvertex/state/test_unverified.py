@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import zlib
 from functools import partial
 
 import numpy as np
@@ -77,7 +78,7 @@ def test_each_damaged_byte_is_noticed(
 
 def test_a_part_without_blocks_is_verified_as_a_whole() -> None:
     data = bytearray(encoded(drawn(random.Random(1), 40)))
-    part = Part("p", len(data), b"d", crc=header.zlib.crc32(data))
+    part = Part("p", len(data), b"d", crc=zlib.crc32(data))
     check = partial(part.require_block, data=pa.py_buffer(data), checkpoint="c")
     check(0)
     data[-1] ^= 1
