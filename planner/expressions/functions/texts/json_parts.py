@@ -268,7 +268,7 @@ class JsonParts(Functions[E]):
         sql="JSON_CHANGED",
     )
     def json_changed(self, path: object, value: object, kind: str) -> E:
-        """Change JSON at a path; ``kind``: set, replace, insert, after (insert) or remove."""
+        """Change JSON at a path: ``kind`` is set, replace, insert, after (insert) or remove."""
         return self._call("json_changed", path, value, kind=kind)
 
     @PARTS.function(
