@@ -346,7 +346,7 @@ def for_plan(config: JobConfig, options: RunOptions, plan: PhysicalPlan) -> JobC
         )
     is_compact = options.get("compact_output")
     if is_compact is None:
-        sources = [v.source.spec.log for v in plan.vertices if v.source is not None]
+        sources = [v.source.spec.live for v in plan.vertices if v.source is not None]
         is_compact = any(sources) and plan.output.startswith(f"{plan.root.rstrip('/')}/")
     return replace(config, host=replace(config.host, compact_output=is_compact))
 

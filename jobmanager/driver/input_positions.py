@@ -162,5 +162,5 @@ def check_can_finish(plan: PhysicalPlan | None, root: str) -> None:
     if plan is None:
         raise CannotFinishError(root, "it has no plan yet")
     sources = [vertex.source for vertex in plan.vertices if vertex.source is not None]
-    if any(source.spec.log is None for source in sources):
+    if any(source.spec.live is None for source in sources):
         raise CannotFinishError(root, "it only reads sources that end by themselves")

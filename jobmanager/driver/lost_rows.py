@@ -49,7 +49,7 @@ def bad_sources(vertices: Iterable[VertexState]) -> list[dict[str, Any]]:
         bad = sum(v.counts.bad_rows for v in rows)
         good = sum(v.counts.events_in for v in rows)
         where = {"source": stage, "path": _path(spec)}
-        sources.append({**where, "rows": good + bad, "bad": bad, "policy": spec.on_bad_row})
+        sources.append({**where, "rows": good + bad, "bad": bad, "policy": spec.checks.on_bad_row})
     return sources
 
 
@@ -97,7 +97,7 @@ def _source(stage: str, vertices: list[VertexState]) -> dict[str, Any]:
     return {
         "source": stage,
         "path": _path(spec),
-        "is_live": spec.log is not None,
+        "is_live": spec.live is not None,
         "rows": rows,
         "late": late,
         "policy": spec.late,
@@ -146,7 +146,7 @@ def _far(row: dict[str, Any]) -> str:
 
 
 def _path(spec: SourceSpec) -> str:
-    return spec.shown if spec.log is not None or SEVERAL in spec.path else spec.path
+    return spec.shown if spec.live is not None or SEVERAL in spec.path else spec.path
 
 
 def _bad_line(row: dict[str, Any], root: str, *, is_whole: bool) -> str:

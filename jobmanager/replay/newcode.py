@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from jobmanager.replay.errors import CannotReplayError
 from jobmanager.storage.places import plan_at_absolute_paths
 from planner.physical.lower import lower
+from planner.physical.stages import with_hashes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,6 +44,7 @@ def planned_again(recorded: Recorded, query: Query, output: str | None = None) -
         if before[path] != now[path]:
             raise CannotReplayError(path, "it has changed since the job was planned", _RUN_IT)
     _check_logs(recorded.plan, plan)
+    plan = with_hashes_of(plan, recorded.plan)
     return plan.output_named(output) if len(plan.of_outputs) > 1 else plan
 
 
@@ -54,7 +56,7 @@ def _check_logs(old: PhysicalPlan, new: PhysicalPlan) -> None:
     known = {v.id: v.source for v in old.vertices}
     for vertex in new.vertices:
         source, before = vertex.source, known.get(vertex.id)
-        if source is None or source.spec.log is None:
+        if source is None or source.spec.live is None:
             continue
         if before is None or (before.spec.path, before.units) != (source.spec.path, source.units):
             reason = f"the job has not read {source.spec.shown or source.spec.path} there"

@@ -312,7 +312,7 @@ class Rerun:
 
     def _feeds(self, spec: VertexSpec, start: Retained | None) -> list[Feed]:
         if spec.source is not None:
-            is_log = spec.source.spec.log is not None and self._open_source is None
+            is_log = spec.source.spec.live is not None and self._open_source is None
             return [] if is_log else [self._source(spec)]
         feeds: list[Feed] = []
         for channel in spec.inputs:

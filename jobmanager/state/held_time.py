@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from jobmanager.state.records import VertexState
     from rvertex.messages import LogProgress
-    from rvertex.sources.spec import LogSpec, SourceSpec
+    from rvertex.sources.spec import Live, SourceSpec
 
 #: A partition counts as far behind if its event time is this much smaller than the others', us.
 BEHIND_US_MIN = 60_000_000
@@ -76,7 +76,7 @@ def _sources(vertices: Sequence[VertexState]) -> Iterator[dict[str, Any]]:
 
 
 def _behind(
-    partitions: Sequence[tuple[VertexState, LogSpec, LogProgress]],
+    partitions: Sequence[tuple[VertexState, Live, LogProgress]],
 ) -> Iterator[dict[str, Any]]:
     """Yield the active partition far behind the others, unless it and another one catch up."""
     active = [
@@ -112,22 +112,22 @@ def _has_many_left(log: LogProgress) -> bool:
 
 def _open_partitions(
     vertices: Sequence[VertexState],
-) -> Iterator[tuple[VertexState, LogSpec, LogProgress]]:
+) -> Iterator[tuple[VertexState, Live, LogProgress]]:
     for vertex in vertices:
         spec, leader = vertex.shape.source, vertex.leader
-        if vertex.is_finished or leader is None or spec is None or spec.log is None:
+        if vertex.is_finished or leader is None or spec is None or spec.live is None:
             continue
         for log in leader.logs:
             if log.state != "ended":
-                yield vertex, spec.log, log
+                yield vertex, spec.live, log
 
 
 def _partition(
-    spec: SourceSpec, rules: LogSpec, log: LogProgress, *, is_silent: bool, is_last: bool
+    spec: SourceSpec, rules: Live, log: LogProgress, *, is_silent: bool, is_last: bool
 ) -> dict[str, Any] | None:
     """Return why a fully read partition holds time back; None: it does so only briefly."""
     name = f"partition {log.partition} of {spec.shown}"
-    if rules.is_bounded and log.state == "idle":
+    if not spec.is_endless and log.state == "idle":
         return {
             "health": "waiting",
             "reason": f"{name} ends at offset {log.position}, and until= is after it",

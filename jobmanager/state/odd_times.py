@@ -31,7 +31,7 @@ def odd_times(vertices: Iterable[VertexState], now_us: int) -> list[dict[str, An
     rows: dict[str, dict[str, Any]] = {}
     for vertex in vertices:
         source = vertex.shape.source
-        if source is None or source.log is None or vertex.leader is None:
+        if source is None or source.live is None or vertex.leader is None:
             continue
         for log in vertex.leader.logs:
             odd = None

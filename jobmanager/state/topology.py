@@ -127,4 +127,4 @@ class Topology:
 
 def _log_partitions(spec: VertexSpec) -> int:
     source = spec.source
-    return 0 if source is None or source.spec.log is None else len(source.log_units)
+    return 0 if source is None or source.spec.live is None else len(source.log_units)

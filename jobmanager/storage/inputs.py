@@ -101,15 +101,15 @@ def inputs_of(plan: PhysicalPlan) -> Inputs:
 def _partitions(plan: PhysicalPlan) -> Iterator[SourcePartition]:
     for vertex in plan.vertices:
         source = vertex.source
-        if source is not None and source.spec.items is None and source.spec.log is None:
+        if source is not None and source.spec.items is None and source.spec.live is None:
             yield source
 
 
 def _is_read(path: str, specs: Sequence[SourceSpec]) -> bool:
     """Return whether a job that is planned now would read the file."""
-    if all(excluded_by_folders(spec, path, spec.folders) for spec in specs):
+    if all(excluded_by_folders(spec, path, spec.files.folders) for spec in specs):
         return False
-    return not specs[0].traits.has_row_groups or _has_rows(path)
+    return not specs[0].kind.has_row_groups or _has_rows(path)
 
 
 def _listing(format: Format, path: str) -> dict[str, FileVersion]:

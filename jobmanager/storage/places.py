@@ -74,7 +74,7 @@ def _vertex(vertex: VertexSpec, change: Callable[[str], str]) -> VertexSpec:
 
 def _source(source: SourcePartition, change: Callable[[str], str]) -> SourcePartition:
     """Change the paths of a source that are below the root: copies of in-memory tables."""
-    if source.spec.given != "copy":
+    if source.spec.files.given != "copy":
         return source
     units = tuple(replace(unit, path=change(unit.path)) for unit in source.units)
     spec = replace(source.spec, path=change(source.spec.path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import dataclass, replace
@@ -28,23 +27,25 @@ from planner.logical.traversal import transform
 from rstream.items.batch import RESERVED
 from rstream.store.part_files import split_part
 from rvertex.sources.discover import infer_columns, infer_schema
+from rvertex.sources.formats.registry import FORMATS
 from rvertex.sources.formats.row_log import holds_log
-from rvertex.sources.formats.rows.text_encoding import ENCODING, UTF_8, plain_name
-from rvertex.sources.logs.folder import PARTITIONS, POLL_EVERY
+from rvertex.sources.formats.rows.text_encoding import UTF_8, plain_name
 from rvertex.sources.logs.written import growing_streams
 from rvertex.sources.spec import (
-    LENGTHS,
-    MAX_AHEAD_US,
-    NOT_NULL,
-    ON_BAD_ROW,
+    Checks,
+    Csv,
     DelayOrigin,
+    Files,
     Format,
     Idle,
+    Json,
     LatePolicy,
-    LogSpec,
+    Live,
+    LiveFolder,
     OnBadRow,
-    OptionValue,
+    SourceKind,
     SourceSpec,
+    Streams,
 )
 from rvertex.sources.times import is_time_type
 from rvertex.sources.versions import SEVERAL, absolute
@@ -97,16 +98,6 @@ class FileOptions(EventOptions):
     #: How often a folder is listed.
     poll_every: Duration = "1s"
 
-    def reader_options(self, format: Format) -> dict[str, OptionValue]:
-        """Return the options of the format's reader."""
-        del format
-        options: dict[str, OptionValue] = {}
-        if self.on_bad_row != "fail":
-            options[ON_BAD_ROW] = self.on_bad_row
-        if self.max_ahead is not None and not self.follow:
-            options[MAX_AHEAD_US] = max_ahead_us(self.max_ahead) or 0
-        return options
-
 
 @dataclass(frozen=True, kw_only=True)
 class JsonOptions(FileOptions):
@@ -114,12 +105,6 @@ class JsonOptions(FileOptions):
 
     #: An encoding by its name in Python.
     encoding: str = UTF_8
-
-    def reader_options(self, format: Format) -> dict[str, OptionValue]:
-        """Return the options of the format's reader."""
-        encoding = checked_encoding(self.encoding)
-        own: dict[str, OptionValue] = {} if encoding == UTF_8 else {ENCODING: encoding}
-        return own | super().reader_options(format)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,14 +114,6 @@ class CsvOptions(JsonOptions):
     delimiter: str = ","
     null_values: Sequence[str] = ("",)
 
-    def reader_options(self, format: Format) -> dict[str, OptionValue]:
-        """Return the options of the format's reader."""
-        own: dict[str, OptionValue] = {}
-        if format == "csv":
-            checked_delimiter(self.delimiter)
-            own = {"delimiter": self.delimiter, "null_values": ",".join(self.null_values)}
-        return own | super().reader_options(format)
-
 
 #: The options of lines of text: their times are line numbers, so no row is late.
 TEXT = FileOptions(vs=None, delay="0s")
@@ -145,19 +122,21 @@ TEXT = FileOptions(vs=None, delay="0s")
 def file_source(format: Format, paths: Paths, given: FileOptions) -> Source:
     """Return a source node over files; reads the columns of the first file."""
     path, shown = _path_of(paths)
-    options = tuple(sorted((*given.reader_options(format).items(), *not_null_option(given.schema))))
-    log = _log_spec(given) if given.follow else None
-    inferred, folders = infer_columns(format, path, options)
+    kind = kind_of(format, given)
+    live = _live(given, kind) if given.follow else None
+    inferred, folders = infer_columns(kind, path)
     columns = _overridden(inferred, given.schema, path)
     if format == "csv" and isinstance(given.vs, str):
         _check_delimiter(given.vs, inferred)
     payload = pa.schema([f for f in columns if f.name not in RESERVED])
-    checked_on_bad_row(given.on_bad_row)
     origin, delay_us, quantile = delay_of(given.delay)
     if given.late not in ("drop", "adjust", "error"):
         raise InvalidPlanError(f'late={given.late!r}: choose one of "drop", "adjust", "error"')
+    if isinstance(kind, Files):
+        casts = tuple(schema_of(given.schema).names) if given.schema is not None else ()
+        kind = replace(kind, casts=casts, folder_columns=folders)
     spec = SourceSpec(
-        format=format,
+        kind=kind,
         path=SEVERAL.join(absolute(one) for one in path.split(SEVERAL)),
         shown=shown,
         schema=payload,
@@ -168,13 +147,27 @@ def file_source(format: Format, paths: Paths, given: FileOptions) -> Source:
         delay_origin=origin,
         delay_quantile=quantile,
         late=given.late,
-        options=options if log is None else (*options, *_folder_options(given)),
-        log=log,
-        casts=tuple(schema_of(given.schema).names) if given.schema is not None else (),
-        latest_us=latest_us(None if given.follow else given.max_ahead),
-        folder_columns=folders,
+        checks=Checks(
+            on_bad_row=checked_on_bad_row(given.on_bad_row),
+            not_null=not_null_columns(given.schema),
+            max_ahead_us=max_ahead_us(given.max_ahead),
+            latest_us=latest_us(None if given.follow else given.max_ahead),
+        ),
+        live=live,
     )
     return Source(spec, checked_partitions(given.partitions), label_of(path.split(SEVERAL)[0]))
+
+
+def kind_of(format: Format, given: FileOptions) -> SourceKind:
+    """Return the options of the format's reader."""
+    kind = FORMATS[format].kind()
+    if isinstance(kind, Csv) and isinstance(given, CsvOptions):
+        checked_delimiter(given.delimiter)
+        nulls = tuple(given.null_values)
+        kind = replace(kind, delimiter=given.delimiter, null_values=nulls)
+    if isinstance(kind, Csv | Json) and isinstance(given, JsonOptions):
+        kind = replace(kind, encoding=checked_encoding(given.encoding))
+    return kind
 
 
 def _check_delimiter(time: str, columns: pa.Schema) -> None:
@@ -202,38 +195,37 @@ def _path_of(paths: Paths) -> tuple[str, str]:
     return SEVERAL.join(names), names[0] + more
 
 
-def _log_spec(given: FileOptions) -> LogSpec:
-    """Return how a growing folder is read."""
+def _live(given: FileOptions, kind: SourceKind) -> Live:
+    """Return how a growing folder or log is read."""
     if given.delay == AUTO:
         raise InvalidPlanError(
             f"follow=True with delay={given.delay!r}: live sources need an explicit delay; "
             'set how far rows may be out of order, such as delay="10s"'
         )
-    return LogSpec(
-        idle=checked_idle(given.idle),
-        idle_after_us=idle_after_us(given.idle_after),
-        on_error=given.on_bad_row,
-        max_ahead_us=max_ahead_us(given.max_ahead),
-    )
+    idle, after_us = checked_idle(given.idle), idle_after_us(given.idle_after)
+    every_us = positive_duration_us(given.poll_every, what="poll_every")
+    if not isinstance(kind, Files):
+        return Live(idle, after_us)
+    partitions = checked_partitions(given.partitions) or 1
+    return LiveFolder(idle, after_us, partitions=partitions, poll_every_us=every_us)
 
 
-def not_null_option(schema: SchemaLike | None) -> tuple[tuple[str, OptionValue], ...]:
-    """Return the option that names the columns of a schema that must have values, or no option."""
-    names = [f.name for f in schema if not f.nullable] if isinstance(schema, pa.Schema) else []
-    return ((NOT_NULL, json.dumps(names)),) if names else ()
+def not_null_columns(schema: SchemaLike | None) -> tuple[str, ...]:
+    """Return the columns of a schema that must have values."""
+    return tuple(f.name for f in schema if not f.nullable) if isinstance(schema, pa.Schema) else ()
 
 
 def checked_rows(
     plan: LogicalNode, not_null: Sequence[str], lengths: Mapping[str, int]
 ) -> LogicalNode:
     """Return the plan of a source whose rows are bad if a column is null, or a text is too long."""
-    given = ((NOT_NULL, [*not_null]), (LENGTHS, {**lengths}))
-    checks = [(name, json.dumps(value)) for name, value in given if value]
+    given = (("not_null", tuple(not_null)), ("lengths", tuple(lengths.items())))
+    changes: dict[str, Any] = {name: value for name, value in given if value}
 
     def required(node: LogicalNode, _shared: Shared) -> LogicalNode:
         if isinstance(node, Source):
-            options = tuple(sorted((*node.spec.options, *checks)))
-            return replace(node, spec=replace(node.spec, options=options))
+            checks = replace(node.spec.checks, **changes)
+            return replace(node, spec=replace(node.spec, checks=checks))
         return node
 
     return transform(plan, required)
@@ -293,12 +285,6 @@ def idle_after_us(idle_after: Duration) -> int:
     return positive_duration_us(idle_after, what="idle_after")
 
 
-def _folder_options(given: FileOptions) -> tuple[tuple[str, OptionValue], ...]:
-    partitions = checked_partitions(given.partitions) or 1
-    every_us = positive_duration_us(given.poll_every, what="poll_every")
-    return ((PARTITIONS, partitions), (POLL_EVERY, every_us))
-
-
 def delay_of(delay: Duration) -> tuple[DelayOrigin, int, float | None]:
     """Return the delay's origin, its fixed length in us or 0, and its quantile ("p99": 0.99).
 
@@ -337,15 +323,15 @@ def stream_source(uri: str, given: FileOptions) -> Source:
             "delay=, late=, idle=, on_bad_row= and max_ahead= are only for logs of pushed "
             "rows. Set max_ahead= at the sources of the job that writes them"
         )
-    columns = growing_streams(uri).columns if given.follow else infer_schema("rstream", uri)
+    columns = growing_streams(uri).columns if given.follow else infer_schema(Streams(), uri)
     spec = SourceSpec(
-        format="rstream",
+        kind=Streams(),
         path=absolute(uri),
         schema=columns,
         columns=columns,
         vs=None,
         late="error",
-        log=LogSpec(idle="wait") if given.follow else None,
+        live=Live(idle="wait") if given.follow else None,
     )
     return Source(spec, None, label_of(split_part(uri)[0]))
 

@@ -49,7 +49,7 @@ def source_events(source: Source, parallelism: int, cti_every_us: int) -> tuple[
     units = discover_units(spec)
     n = partition_count(spec, units, source.partitions, parallelism)
     # the rows of each partition of a log advance only that partition's watermark
-    if spec.log is not None:
+    if spec.live is not None:
         n = len(units)
     times = survey(spec, units, start_columns(spec)) if spec.delay_origin == "auto" else ()
     parts = [_accepted(partition, cti_every_us) for partition in dealt(spec, units, n, times)]
@@ -66,7 +66,7 @@ def _accepted(partition: SourcePartition, cti_every_us: int) -> tuple[pa.Table, 
         to_come_us = MIN_TIME if partition.known is None else partition.known.last_us
         last_cti = _on_grid(max(greatest_us - spec.delay_us, to_come_us), cti_every_us)
         return pa.Table.from_batches([rows], schema=event_schema(spec.schema)), last_cti
-    if spec.traits.gives_items:
+    if spec.kind.gives_items:
         is_cti = kinds(rows) == CTI
         frontier = np.maximum.accumulate(np.where(is_cti, int64_column(rows, VS), MIN_TIME))
         events, met = rows.filter(pa.array(~is_cti)).drop_columns([KIND]), frontier[~is_cti]
@@ -117,10 +117,10 @@ def _raised(events: pa.RecordBatch, least: np.ndarray) -> pa.RecordBatch:
 
 def _read(partition: SourcePartition) -> pa.RecordBatch | None:
     """Return all rows of a partition in order, None if there are none."""
-    if partition.spec.log is not None:
+    if partition.spec.live is not None:
         return read_whole(partition)
     spec = partition.spec
-    width = len(spec.schema) + (3 if spec.traits.gives_items else 2)
+    width = len(spec.schema) + (3 if spec.kind.gives_items else 2)
     reader = open_reader(partition, 0)
     batches: list[pa.RecordBatch] = []
     try:

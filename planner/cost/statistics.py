@@ -15,7 +15,7 @@ from planner.logical.traversal import IdentityMap, NodeMap, topological, wanted_
 from rvertex.sources.disorder import delay_needed, time_order
 from rvertex.sources.formats.carried import columns_that_repeat
 from rvertex.sources.mixed import growing_notes, look as look_at_files
-from rvertex.sources.spec import SourceSpec, Unit
+from rvertex.sources.spec import Parquet, SourceSpec, Unit
 from rvertex.sources.survey import first_times, survey as survey_times, unit_notes
 
 if TYPE_CHECKING:
@@ -36,8 +36,9 @@ class SourceKeys:
     def __call__(self, spec: SourceSpec) -> str:
         """Return the key of a source."""
         if spec not in self._known:
-            parts = (spec.options, spec.latest_us, spec.vs, spec.ve, spec.items, spec.folders)
-            self._known[spec] = fingerprint((spec.format, spec.path, *parts))
+            kind = replace(spec.kind, wanted=()) if isinstance(spec.kind, Parquet) else spec.kind
+            parts = (spec.checks, spec.checks.latest_us, spec.vs, spec.ve)
+            self._known[spec] = fingerprint((kind, spec.path, *parts))
         return self._known[spec]
 
 
@@ -118,7 +119,7 @@ class Discovery:
 
     def carried(self, spec: SourceSpec) -> tuple[str, ...]:
         """Return the columns of ``spec`` that stay dictionary-encoded because this saves work."""
-        if spec.log is not None:
+        if spec.live is not None:
             return ()
         key = fingerprint((self._source_key(spec), spec.schema))
         if key not in self._carried:
@@ -132,7 +133,7 @@ class Discovery:
             SourceSchemaError: a column has a type that does not fit.
         """
         key = fingerprint((self._source_key(spec), spec.columns, spec.schema))
-        if spec.log is not None:
+        if spec.live is not None:
             self._notes.setdefault(key, growing_notes(spec))
         if key not in self._notes:
             looks_odd = unit_notes(spec, self.times(spec) or self._first_times(spec))
@@ -154,7 +155,7 @@ class Discovery:
         names: dict[str, set[str]] = {}
         for node in topological(plan):
             # the future rows of a log are unknown
-            if isinstance(node, Source) and node.spec.log is None:
+            if isinstance(node, Source) and node.spec.live is None:
                 key = self._source_key(node.spec)
                 sources.setdefault(key, node)
                 names.setdefault(key, set()).update(wanted[node])

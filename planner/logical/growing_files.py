@@ -16,8 +16,7 @@ from planner.logical.nodes import LogicalNode, Source
 from planner.logical.nodes.recover import recovery_choice
 from planner.logical.traversal import topological, transform
 from rvertex.sources.files import SUFFIXES, is_single_file
-from rvertex.sources.logs.folder import PARTITIONS, POLL_EVERY, POLL_EVERY_US
-from rvertex.sources.spec import MAX_AHEAD_US, LogSpec
+from rvertex.sources.spec import LiveFolder
 
 if TYPE_CHECKING:
     from planner.logical.query import Query
@@ -33,7 +32,7 @@ def with_growing_files(query: Query) -> Query:
         SourceNotFoundError: a path does not exist.
     """
     grown = query.over(lambda plan: transform(plan, _grown))
-    if not any(isinstance(n, Source) and n.spec.log is not None for n in topological(grown.root)):
+    if not any(isinstance(n, Source) and n.spec.live is not None for n in topological(grown.root)):
         raise InvalidPlanError(
             "no source of the query can grow, so there is nothing to continue with: read a folder, "
             "to which files are added, instead of single files"
@@ -43,9 +42,9 @@ def with_growing_files(query: Query) -> Query:
 
 def with_taken_files(source: Source, rule: TakenFiles) -> Source:
     """Return the source with this rule for how it remembers the files that it has read."""
-    log = source.spec.log
-    assert log is not None, source
-    return replace(source, spec=replace(source.spec, log=replace(log, taken_files=rule)))
+    live = source.spec.live
+    assert isinstance(live, LiveFolder), source
+    return replace(source, spec=replace(source.spec, live=replace(live, taken_files=rule)))
 
 
 def _grown(node: LogicalNode, shared: Shared) -> LogicalNode:
@@ -53,9 +52,9 @@ def _grown(node: LogicalNode, shared: Shared) -> LogicalNode:
     if not isinstance(node, Source) or node.spec.format not in (*SUFFIXES, "text"):
         return node
     spec = node.spec
-    if spec.log is not None:
+    if spec.live is not None:
         return with_taken_files(node, "kept")
-    if spec.given != "no" or is_single_file(spec.format, spec.path):
+    if spec.files.given != "no" or is_single_file(spec.format, spec.path):
         return node
     shown = spec.shown or spec.path
     if spec.vs is None:
@@ -68,8 +67,6 @@ def _grown(node: LogicalNode, shared: Shared) -> LogicalNode:
             f'{shown}: delay="auto" needs all files, and future files are unknown; set '
             'how far rows may be out of order, such as delay="10m"'
         )
-    options = (*spec.options, (PARTITIONS, 1), (POLL_EVERY, POLL_EVERY_US))
-    ahead_us = int(spec.option(MAX_AHEAD_US, 0)) or None
-    log = LogSpec("wait", taken_files="kept", on_error=spec.on_bad_row, max_ahead_us=ahead_us)
-    grown = replace(spec, options=options, log=log, latest_us=None)
+    live = LiveFolder("wait", taken_files="kept")
+    grown = replace(spec, live=live, checks=replace(spec.checks, latest_us=None))
     return replace(node, spec=grown, partitions=1)

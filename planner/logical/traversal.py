@@ -164,7 +164,7 @@ def _own_fields(kind: type[LogicalNode]) -> tuple[str, ...]:
 
 def is_live(node: LogicalNode) -> bool:
     """Return whether the node is a source without an end."""
-    return isinstance(node, Source) and node.spec.log is not None and not node.spec.log.is_bounded
+    return isinstance(node, Source) and node.spec.is_endless
 
 
 def refuse_endless(plan: LogicalNode, what: str) -> None:

@@ -34,7 +34,7 @@ def without_folders(root: LogicalNode, options: PlanOptions) -> LogicalNode:
         del shared
         if not isinstance(node, Source) or node not in wanted:
             return node
-        return replace(node, spec=replace(node.spec, folders=wanted[node]))
+        return replace(node, spec=node.spec.with_options(folders=wanted[node]))
 
     return transform(root, change)
 
@@ -49,11 +49,15 @@ def _wanted(pushed: LogicalNode) -> NodeMap[tuple[Bound, ...]]:
         below = node.input
         if isinstance(below, Source) and below not in shared and _may_skip(below.spec):
             all_bounds = [b for part in conjuncts(node.predicate) for b in bounds(part, below.spec)]
-            bounds_of[below] = tuple(b for b in all_bounds if b.column in below.spec.folder_columns)
+            bounds_of[below] = tuple(
+                b for b in all_bounds if b.column in below.spec.files.folder_columns
+            )
     return bounds_of
 
 
 def _may_skip(spec: SourceSpec) -> bool:
     has_late_rows = spec.delay_origin != "auto" and not is_table(spec)
-    minds_rows = spec.on_bad_row != "fail" or spec.checks_values
-    return bool(spec.folder_columns) and not (has_late_rows or minds_rows or spec.log is not None)
+    minds_rows = spec.checks.on_bad_row != "fail" or spec.checks.of_values
+    return bool(spec.files.folder_columns) and not (
+        has_late_rows or minds_rows or spec.live is not None
+    )

@@ -81,7 +81,7 @@ def _decided(
                 "recover_with(...): its results are logged"
             )
         return replace(vertex.recovery, strategy="strong"), f"{strange[0]} is not deterministic"
-    if vertex.source is not None and vertex.source.spec.log is not None:
+    if vertex.source is not None and vertex.source.spec.live is not None:
         recovery = checked(plan, vertex, durations, "checkpoint", 1)
         return recovery, "it records its decisions about its logs"
     choice = builder.recovery or default

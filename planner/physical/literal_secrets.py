@@ -12,6 +12,7 @@ from rstream.secret_values import (
     password_of,
 )
 from rvertex.sinks.spec import KafkaSink, OnceSink, PostgresSink
+from rvertex.sources.spec import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,8 +28,11 @@ _NOTE = (
 
 def source_notes(spec: SourceSpec) -> list[str]:
     """Return a note for each plain-text secret of a source."""
-    config = () if spec.log is None else spec.log.config
-    return _notes(spec.shown or spec.path, config)
+    return _notes(spec.shown or spec.path, _config(spec))
+
+
+def _config(spec: SourceSpec) -> tuple[tuple[str, str], ...]:
+    return spec.kind.config if isinstance(spec.kind, Topic) else ()
 
 
 def sink_notes(specs: Sequence[SinkSpec]) -> list[str]:
@@ -50,7 +54,7 @@ def literal_secrets(sources: Iterable[SourceSpec], sinks: Iterable[SinkSpec]) ->
     """Return the secrets that sources and destinations contain as plain text."""
     secrets: set[str] = set()
     for source in sources:
-        secrets |= _values(() if source.log is None else source.log.config)
+        secrets |= _values(_config(source))
     for sink in sinks:
         if isinstance(sink, KafkaSink):
             secrets |= _values(sink.config)

@@ -315,11 +315,11 @@ class _Lowering:
         self.notes += [*files.notes, *source_notes(spec)]
         n = partition_count(spec, files.units, node.partitions, self._keyed_width())
         builder = self._builder("source", n)
-        is_dealt = spec.traits.is_numbered or spec.log is not None
+        is_dealt = spec.kind.is_numbered or spec.live is not None
         builder.is_fixed = node.partitions is not None or is_dealt
         builder.label = node.label
         parts = dealt(spec, files.units, n, files.times, self._known.of(spec))
-        if spec.log is None:
+        if spec.live is None:
             self.dealt.append((builder, parts))
         builder.partitions = tuple(
             replace(p, spec=with_carried(p.spec, files.carried)) for p in parts

@@ -99,7 +99,7 @@ def checked(
     Raises:
         InvalidPlanError: it cannot be replayed or have replicas, and why.
     """
-    if vertex.source is not None and vertex.source.spec.log is not None:
+    if vertex.source is not None and vertex.source.spec.live is not None:
         # A log has one instance with checkpoints, since it records decisions that depend on the
         # clock.
         return replace(vertex.recovery, strategy="checkpoint", replicas=1)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from planner.physical.plan import PhysicalPlan
     from planner.physical.stage_builder import Feed, StageBuilder
     from rstream.format.table import TableForm
     from rvertex.events.side_output import SideOutput
@@ -141,15 +142,7 @@ def _vertex(builder: StageBuilder, index: int, root: str, answers: Sequence[Outp
     outputs += [_side_output(side, builder, index, root) for side in _sides(builder)]
     source = builder.partitions[index] if builder.partitions else None
     operators = tuple(builder.operators)
-    meaning = (
-        builder.name,
-        index,
-        tuple((channel.stream, channel.port, channel.payload) for channel in inputs),
-        _from_its_beginning(source),
-        (*_early_filter(source), *operators),
-        tuple((edge.streams, edge.keys) for edge in outputs),
-    )
-    return VertexSpec(
+    vertex = VertexSpec(
         id=VertexId(f"{builder.name}.{index}"),
         stage=builder.name,
         index=index,
@@ -158,13 +151,45 @@ def _vertex(builder: StageBuilder, index: int, root: str, answers: Sequence[Outp
         operators=operators,
         outputs=tuple(outputs),
         output_payload=builder.payload,
-        state_schema=fingerprint(meaning),
+        state_schema="",
+    )
+    return replace(vertex, state_schema=_meaning(vertex))
+
+
+def with_hashes_of(plan: PhysicalPlan, former: PhysicalPlan) -> PhysicalPlan:
+    """Return the plan; vertices with the meaning that they have in ``former`` get their hash there.
+
+    A release may compute another hash of the same vertex, because a record has a new field.
+    """
+    known = {vertex.id: vertex for vertex in former.vertices}
+
+    def like_former(vertex: VertexSpec) -> VertexSpec:
+        before = known.get(vertex.id)
+        if before is None or _meaning(before) != _meaning(vertex):
+            return vertex
+        return replace(vertex, state_schema=before.state_schema)
+
+    return replace(plan, vertices=tuple(map(like_former, plan.vertices)))
+
+
+def _meaning(vertex: VertexSpec) -> str:
+    """Return a hash of what a vertex reads, computes and writes."""
+    source = vertex.source
+    return fingerprint(
+        (
+            vertex.stage,
+            vertex.index,
+            tuple((channel.stream, channel.port, channel.payload) for channel in vertex.inputs),
+            _from_its_beginning(source),
+            (*_early_filter(source), *vertex.operators),
+            tuple((edge.streams, edge.keys) for edge in vertex.outputs),
+        )
     )
 
 
 def _from_its_beginning(source: SourcePartition | None) -> SourcePartition | None:
     """Remove the first offset of a log from its identity, because retention may move it."""
-    if source is None or source.spec.log is None or not source.spec.traits.is_numbered:
+    if source is None or source.spec.live is None or not source.spec.kind.is_numbered:
         return source
     return replace(source, units=tuple(replace(unit, first_seq=0) for unit in source.units))
 

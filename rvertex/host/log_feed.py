@@ -72,9 +72,9 @@ class LogFeed:
         source, log = vertex.spec.source, vertex.log
         assert source is not None
         assert log is not None
-        assert source.spec.log is not None
+        assert source.spec.live is not None
         self._vertex, self._log, self._intake, self._env = vertex, log, intake, env
-        self._spec, self._rules = source.spec, source.spec.log
+        self._spec, self._rules = source.spec, source.spec.live
         self._consumed = consumed
         self._started_s = env.clock.monotonic_s()
         self._decided_s = self._started_s

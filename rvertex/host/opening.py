@@ -131,7 +131,7 @@ def _open_pace(spec: VertexSpec, env: HostEnvironment) -> Pace:
     """
     limits, partition = env.limits, spec.source
     origin_us = None
-    if partition is not None and partition.spec.log is not None:
+    if partition is not None and partition.spec.live is not None:
         return Pace(0, env.clock)
     if limits.pace and limits.pace_started_us and partition is not None:
         reader = open_reader(partition, 0)
@@ -145,6 +145,9 @@ def _open_pace(spec: VertexSpec, env: HostEnvironment) -> Pace:
 def _first_good(reader: SourceReader, spec: SourceSpec) -> pa.RecordBatch | None:
     """Return the first row that has a time; None if there is none."""
     while (batch := reader.read_next(1)) is not None:  # ends at the end of the files
-        if spec.on_bad_row == "fail" or without_bad(batch, len(spec.row_schema) + 2).num_rows:
+        if (
+            spec.checks.on_bad_row == "fail"
+            or without_bad(batch, len(spec.row_schema) + 2).num_rows
+        ):
             return batch
     return None

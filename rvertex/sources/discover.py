@@ -22,12 +22,12 @@ from rvertex.sources.formats.parquet import folder_types
 from rvertex.sources.formats.registry import FORMATS
 from rvertex.sources.formats.rows.column_names import check_unique_fields
 from rvertex.sources.formats.rows.folders import folder_columns
-from rvertex.sources.spec import SourcePartition, Unit
+from rvertex.sources.spec import PlanItems, SourcePartition, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rvertex.sources.spec import Format, OptionValue, SourceSpec
+    from rvertex.sources.spec import SourceKind, SourceSpec
 
 
 #: Most files that are read to find the type of a column without values in the first file.
@@ -49,7 +49,7 @@ def partition_count(spec: SourceSpec, units: Sequence[Unit], given: int | None, 
         return min(given or width, len(units))
     if spec.format == "rstream":
         return 1 + max(unit.stream for unit in units)
-    if spec.log is not None:
+    if spec.live is not None:
         return min(given or 1, len(units))
     if spec.format == "log":
         return 1  # with several partitions, the order of its rows would be lost
@@ -65,25 +65,17 @@ def assign(spec: SourceSpec, units: Sequence[Unit], n: int) -> tuple[SourceParti
     if spec.format == "rstream":
         streams = [tuple(unit for unit in units if unit.stream == i) for i in range(n)]
         return tuple(SourcePartition(spec, own_units, i) for i, own_units in enumerate(streams))
-    if spec.items is not None:
+    if isinstance(spec.kind, PlanItems):
         return tuple(_items_partition(spec, n, i) for i in range(n))
     return tuple(SourcePartition(spec, tuple(units[i::n]), i) for i in range(n))
 
 
-def infer_schema(
-    format: Format,
-    path: str,
-    options: Sequence[tuple[str, OptionValue]] = (),
-) -> pa.Schema:
+def infer_schema(kind: SourceKind, path: str) -> pa.Schema:
     """Return the columns of a source; see :func:`infer_columns`."""
-    return infer_columns(format, path, options)[0]
+    return infer_columns(kind, path)[0]
 
 
-def infer_columns(
-    format: Format,
-    path: str,
-    options: Sequence[tuple[str, OptionValue]] = (),
-) -> tuple[pa.Schema, tuple[str, ...]]:
+def infer_columns(kind: SourceKind, path: str) -> tuple[pa.Schema, tuple[str, ...]]:
     """Return the columns of a source, and the names of the columns that folders define.
 
     The columns are the columns of the first file (for CSV and JSON, of its first few MB), then the
@@ -96,18 +88,18 @@ def infer_columns(
     Raises:
         SourceNotFoundError, CorruptSourceError, SourceSchemaError: naming the file.
     """
-    inferred = FORMATS[format]
+    format, inferred = kind.format, FORMATS[kind.format]
     if not inferred.has_files:
-        return inferred.columns(path, dict(options)), ()
+        return inferred.columns(path, kind), ()
     there = list(list_files(format, path))
     files = iter(there)
-    schema = _columns(format, next(files), options)
+    schema = _columns(kind, next(files))
     for file in itertools.islice(files, _MORE_FILES_MAX):
         if schema.names and not any(map(pa.types.is_null, schema.types)):
             break
         # The reader of the file reports this error
         with contextlib.suppress(CorruptSourceError, SourceVanishedError):
-            schema = _with_types_of(_columns(format, file, options), schema)
+            schema = _with_types_of(_columns(kind, file), schema)
     folders = folder_columns(format, path, there)
     written = folder_types(there[0]) if format == "parquet" and folders.names else {}
     named = [
@@ -117,8 +109,8 @@ def infer_columns(
     return columns, tuple(f.name for f in named)
 
 
-def _columns(format: Format, file: str, options: Sequence[tuple[str, OptionValue]]) -> pa.Schema:
-    schema = FORMATS[format].columns(file, dict(options))
+def _columns(kind: SourceKind, file: str) -> pa.Schema:
+    schema = FORMATS[kind.format].columns(file, kind)
     check_unique_fields(file, schema)
     return schema
 
@@ -138,12 +130,13 @@ def _with_types_of(other: pa.Schema, schema: pa.Schema) -> pa.Schema:
 
 
 def _items_partition(spec: SourceSpec, n: int, index: int) -> SourcePartition:
-    assert spec.items is not None
-    is_event = kinds(spec.items) == EVENT
+    assert isinstance(spec.kind, PlanItems), spec.kind
+    rows = spec.kind.rows
+    is_event = kinds(rows) == EVENT
     is_own = ~is_event | ((np.cumsum(is_event) - 1) % n == index)
-    part = spec.items.filter(pa.array(is_own)) if n > 1 else spec.items
+    part = rows.filter(pa.array(is_own)) if n > 1 else rows
     units = (Unit("", rows=part.num_rows),)
-    return SourcePartition(replace(spec, items=part), units, index)
+    return SourcePartition(replace(spec, kind=PlanItems(part)), units, index)
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:

@@ -80,9 +80,13 @@ def to_events(
         if isinstance(times, RowFault):
             return times
         vs = times
-    if spec.latest_us is not None and (vs > spec.latest_us).any():
-        reason = f"{TOO_FAR_AHEAD}, which allowed {iso(spec.latest_us)} when the job was planned"
-        return _alike(vs > spec.latest_us, _name(spec.vs, "vs"), lambda k: iso(vs[k]), reason)
+    if spec.checks.latest_us is not None and (vs > spec.checks.latest_us).any():
+        reason = (
+            f"{TOO_FAR_AHEAD}, which allowed {iso(spec.checks.latest_us)} when the job was planned"
+        )
+        return _alike(
+            vs > spec.checks.latest_us, _name(spec.vs, "vs"), lambda k: iso(vs[k]), reason
+        )
     ve = _ends(spec, vs, raw, path)
     if isinstance(ve, RowFault):
         return ve
@@ -152,7 +156,7 @@ def _conform(raw: pa.RecordBatch, spec: SourceSpec, path: str) -> pa.RecordBatch
 
 def _missing(raw: pa.RecordBatch, spec: SourceSpec) -> RowFault | None:
     """Return the first null in a column that must not be null."""
-    for name in spec.not_null:
+    for name in spec.checks.not_null:
         if name in raw.schema.names and raw.column(name).null_count:
             is_null = raw.column(name).is_null().to_numpy(zero_copy_only=False)
             return _alike(is_null, name, lambda _: "null", "null, and the column is NOT NULL")
@@ -161,7 +165,7 @@ def _missing(raw: pa.RecordBatch, spec: SourceSpec) -> RowFault | None:
 
 def _too_long(raw: pa.RecordBatch, spec: SourceSpec) -> RowFault | None:
     """Return the first text that is longer than its column allows."""
-    for name, longest in spec.lengths.items():
+    for name, longest in spec.checks.lengths:
         if name not in raw.schema.names:
             continue
         texts = plain_array(raw.column(name))

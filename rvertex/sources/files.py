@@ -19,9 +19,17 @@ import pyarrow as pa
 
 from rstream.errors import StoreError
 from rstream.store.blobs import open_store
-from rvertex.errors import SourceNotFoundError, SourceVanishedError
-from rvertex.sources.spec import TRAITS
-from rvertex.sources.versions import SEVERAL, absolute, local_path, of_info, of_stat, store_of
+from rvertex.errors import SourceChangedError, SourceNotFoundError, SourceVanishedError
+from rvertex.sources.spec import KINDS
+from rvertex.sources.versions import (
+    SEVERAL,
+    absolute,
+    local_path,
+    of_info,
+    of_stat,
+    store_of,
+    version_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +38,7 @@ if TYPE_CHECKING:
     from rvertex.sources.versions import FileVersion
 
 #: File suffixes by format. A format without an entry reads files of any name.
-SUFFIXES = {format: traits.suffixes for format, traits in TRAITS.items() if traits.suffixes}
+SUFFIXES = {kind.format: kind.suffixes for kind in KINDS if kind.suffixes}
 _FORMAT_OF = {suffix: format for format, known in SUFFIXES.items() for suffix in known}
 #: Error codes for a deleted or renamed file, and for a link to nothing or to itself.
 _GONE = (errno.ENOENT, errno.ELOOP)
@@ -115,6 +123,37 @@ def fixed_folder(path: str) -> str:
     """Return the folder above the first wildcard of a pattern. A path without one is returned."""
     places = [path.index(character) for character in _MAGIC if character in path]
     return path[: min(places)].rpartition("/")[0] if places else path
+
+
+class Watched:
+    """A file that is being read. ``version``: the version to read; None: any version."""
+
+    def __init__(self, path: str, version: FileVersion | None) -> None:
+        self.path, self._version = path, version
+        self._is_local = local_path(path) is not None
+
+    def check(self) -> None:
+        """Check that the file still has the version to read.
+
+        Raises:
+            SourceChangedError: the file has another version.
+            SourceVanishedError: the file is gone or not readable.
+        """
+        if self._version is None:
+            return
+        try:
+            now = version_of(self.path)
+        except (OSError, StoreError) as error:
+            raise SourceVanishedError(self.path, first_line(error)) from error
+        if now is None:
+            raise SourceVanishedError(self.path, "No such file or directory")
+        if not now.is_same(self._version):
+            raise SourceChangedError(self.path, None, str(self._version), str(now))
+
+    def check_often(self) -> None:
+        """Check the version, but only where that is cheap."""
+        if self._is_local:
+            self.check()
 
 
 def open_random(path: str) -> pa.NativeFile:

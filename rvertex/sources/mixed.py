@@ -26,7 +26,8 @@ from rvertex.sources.formats.json_lines import chunks, parse_json
 from rvertex.sources.formats.parquet import schema_of
 from rvertex.sources.formats.rows.column_names import check_unique, check_unique_fields
 from rvertex.sources.formats.rows.folders import check_folders, folder_notes
-from rvertex.sources.formats.rows.text_encoding import encoding_of, open_text
+from rvertex.sources.formats.rows.text_encoding import open_text
+from rvertex.sources.spec import Csv, Json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -71,7 +72,7 @@ def check_type(path: str, name: str, there: pa.DataType, spec: SourceSpec) -> No
         SourceSchemaError: it cannot.
     """
     wanted = spec.columns.field(name).type
-    if name in spec.casts or fits(there, wanted):
+    if name in spec.files.casts or fits(there, wanted):
         return
     plain = _plain(wanted)
     raise SourceSchemaError(
@@ -89,7 +90,7 @@ def look(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, ...]:
         SourceSchemaError: a column that is read has a type that does not fit.
     """
     paths = list(dict.fromkeys(unit.path for unit in units))
-    if spec.traits.gives_items or spec.traits.is_numbered or not paths:
+    if spec.kind.gives_items or spec.kind.is_numbered or not paths:
         return ()
     if spec.format == "text":
         return tuple(_skipped(spec))
@@ -121,7 +122,7 @@ class FileColumns:
             SourceSchemaError: a column that is read has a type that does not fit.
         """
         spec = self._spec
-        names = _checked(spec, path) if spec.traits.has_row_groups else _names(spec, path)
+        names = _checked(spec, path) if spec.kind.has_row_groups else _names(spec, path)
         names = [*names, *check_folders(spec, path, names)]
         self._files += 1
         self._first = self._first or frozenset(names)
@@ -182,7 +183,7 @@ def _skipped(spec: SourceSpec) -> list[str]:
 
 def growing_notes(spec: SourceSpec) -> tuple[str, ...]:
     """Return notes about the existing files of a growing folder."""
-    if not spec.traits.suffixes:
+    if not spec.kind.suffixes:
         return ()
     try:
         files = list_files(spec.format, spec.path)
@@ -220,13 +221,15 @@ def _names(spec: SourceSpec, path: str) -> list[str]:
     Raises:
         SourceSchemaError: a name occurs more than once.
     """
-    encoding = encoding_of(dict(spec.options))
+    kind = spec.kind
+    if not isinstance(kind, Csv | Json):
+        return []
     try:
-        if spec.format == "csv":
-            header = _header(path, str(spec.option("delimiter", ",")), encoding)
+        if isinstance(kind, Csv):
+            header = _header(path, kind.delimiter, kind.encoding)
             check_unique(path, header)
             return header
-        table = parse_json(next(chunks(path, encoding=encoding), b""), None)
+        table = parse_json(next(chunks(path, encoding=kind.encoding), b""), None)
     except SourceSchemaError:
         raise
     except (StreamEngineError, pa.ArrowException, OSError, ValueError):

@@ -20,13 +20,13 @@ from rstream.items.batch import empty_events
 from rstream.items.json_text import json_rows
 from rstream.types import INF_TIME
 from rvertex.sources.events import RowFault, faults_of, first_fault, to_events
+from rvertex.sources.files import Watched
 from rvertex.sources.formats.parquet import BATCH_ROWS
 from rvertex.sources.formats.registry import FORMATS
 from rvertex.sources.formats.rows.bad_rows import BAD, BadRow, bad_of, with_bad
 from rvertex.sources.formats.rows.folders import FolderUnits, without_folders
 from rvertex.sources.formats.rows.line_rows import located, row_error
 from rvertex.sources.times import shown
-from rvertex.sources.watched import Watched
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -120,7 +120,7 @@ class UnitsReader:
         file.check()
 
     def _to_events(self, unit: Unit, raw: pa.RecordBatch, row: int) -> pa.RecordBatch:
-        if self._spec.traits.gives_items:
+        if self._spec.kind.gives_items:
             return raw
         width = len(self._spec.columns)
         bad = bad_of(raw, width)
@@ -129,7 +129,7 @@ class UnitsReader:
         events = to_events(self._spec, raw, unit.path, unit.rows_before + row)
         if not isinstance(events, RowFault):
             return events
-        if self._spec.on_bad_row == "fail":
+        if self._spec.checks.on_bad_row == "fail":
             k, fault = first_fault(self._spec, raw, unit.path, events)
             at = self._units.origin(unit, row + k)
             bad = BadRow(fault.reason, fault.column, fault.value)
@@ -172,7 +172,7 @@ class UnitsReader:
 
 def _unit_reader(spec: SourceSpec, batch_rows: int) -> UnitReader:
     format_ = FORMATS[spec.format]
-    if not spec.traits.suffixes:
+    if not spec.kind.suffixes:
         return format_.reader(spec, batch_rows)
     return FolderUnits(spec, format_.reader(without_folders(spec), batch_rows))
 

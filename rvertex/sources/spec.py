@@ -10,10 +10,9 @@ partition that is read again returns the same rows, for any ``rows_max`` and fir
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import pyarrow as pa
 
@@ -38,45 +37,8 @@ OnBadRow = Literal["fail", "skip", "dead_letter"]
 #: not changed. "kept": neither. "any": not checked.
 TakenFiles = Literal["unchanged", "kept", "any"]
 Given = Literal["no", "here", "copy"]
-OptionValue = str | int | bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traits:
-    """Properties of a format that planning and running rely on."""
-
-    #: Suffixes of its files; empty: the format has no files, or files with any suffix.
-    suffixes: tuple[str, ...] = ()
-    #: Whether files have row groups with statistics and can be read by column.
-    has_row_groups: bool = False
-    #: Whether a reader returns items: rows with lifetimes, and CTIs (watermarks) between them.
-    gives_items: bool = False
-    #: Whether rows are in time order, so that none is late.
-    is_in_order: bool = False
-    #: Whether rows have sequence numbers that stay the same when files are rewritten.
-    is_numbered: bool = False
-
-
-#: By format. :mod:`rvertex.sources.formats.registry` has the readers of file formats,
-#: :mod:`rvertex.sources.logs.opening` has the readers of live logs.
-TRAITS: dict[Format, Traits] = {
-    "parquet": Traits(suffixes=(".parquet", ".parq", ".pq"), has_row_groups=True),
-    "csv": Traits(suffixes=(".csv", ".tsv")),
-    "json": Traits(suffixes=(".json", ".jsonl", ".ndjson")),
-    "text": Traits(is_in_order=True),
-    "items": Traits(gives_items=True, is_in_order=True),
-    "rstream": Traits(gives_items=True, is_in_order=True, is_numbered=True),
-    "log": Traits(is_numbered=True),
-}
-_NO_TRAITS = Traits()
-#: Option of files: what to do with bad rows.
-ON_BAD_ROW = "on_bad_row"
-#: Option of files: how far after the wall clock a row may start, us.
-MAX_AHEAD_US = "max_ahead_us"
-#: Option of files: the columns that must not be null, as a JSON list.
-NOT_NULL = "not_null"
-#: Option: the greatest numbers of characters by column, as JSON.
-LENGTHS = "lengths"
+#: A place in the partitions of a topic; a number is a time, us, and pairs are offsets.
+TopicPlace = Literal["earliest", "latest"] | int | tuple[tuple[int, int], ...]
 BoundOperator = Literal["==", "<", "<=", ">", ">="]
 BoundValue = bool | int | float | str | date
 
@@ -94,8 +56,8 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class LogSpec:
-    """The options of a live source beside its :class:`SourceSpec`. Source: ADR 32."""
+class Live:
+    """How a growing source is read. Source: ADR 32."""
 
     #: The watermark of an idle partition (:mod:`rvertex.vertex.idle`).
     idle: Idle = "follow"
@@ -103,29 +65,188 @@ class LogSpec:
     idle_after_us: int = 2_000_000
     #: What to do when the log has deleted rows before they were read.
     on_lost: OnLost = "fail"
-    #: What to do with messages that cannot be decoded.
-    on_error: OnBadRow = "fail"
     #: Most us of event time that a partition is read ahead of the slowest partition; None: no
     #: limit.
     skew_us: int | None = None
-    #: A row that starts more than this time after the wall clock is bad, us; None: no limit.
-    max_ahead_us: int | None = None
-    #: Whether every partition is read only up to an end position that the plan contains.
-    is_bounded: bool = False
-    #: Rule for files of a folder after they were read.
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFolder(Live):
+    """How a folder is read to which files are added."""
+
+    #: Rule for files after they were read.
     taken_files: TakenFiles = field(default="unchanged", metadata={"fingerprint": False})
-    #: Encoding of message values: "json", "avro", "arrow" or "bytes".
-    encoding: str = ""
-    #: Address of the log, and options of its client. A value may name a secret
-    #: (:mod:`rstream.secret_values`), so that a plan contains no passwords.
-    config: tuple[tuple[str, str], ...] = field(
-        default=(), repr=False, metadata={"fingerprint": False}
-    )
+    partitions: int = 1
+    #: How often the folder is listed, us.
+    poll_every_us: int = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """Conditions on rows, and the rule for bad rows."""
+
+    on_bad_row: OnBadRow = "fail"
+    #: The columns that are read and must not be null.
+    not_null: tuple[str, ...] = ()
+    #: The greatest number of characters by column.
+    lengths: tuple[tuple[str, int], ...] = ()
+    #: A row of a live source that starts more than this time after the wall clock is bad, us; None:
+    #: no limit.
+    max_ahead_us: int | None = None
+    #: A row that starts later than this is bad, us: the wall clock during planning plus
+    #: ``max_ahead``.
+    latest_us: int | None = field(default=None, metadata={"fingerprint": False})
 
     @property
     def keeps_origins(self) -> bool:
         """Whether rows keep their origin, because a decoded row may become a dead letter."""
-        return self.max_ahead_us is not None and self.on_error == "dead_letter"
+        return self.max_ahead_us is not None and self.on_bad_row == "dead_letter"
+
+    @property
+    def of_values(self) -> bool:
+        """Whether a value of the declared type may still make its row bad."""
+        return bool(self.not_null or self.lengths)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKind:
+    """The options of one kind of source; each kind is a subclass.
+
+    :mod:`rvertex.sources.formats.registry` has the readers of bounded sources,
+    :mod:`rvertex.sources.logs.opening` has the readers of live logs.
+    """
+
+    format: ClassVar[Format]
+    #: Suffixes of its files; empty: the kind has no files, or files with any suffix.
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    #: Whether files have row groups with statistics and can be read by column.
+    has_row_groups: ClassVar[bool] = False
+    #: Whether a reader returns items: rows with lifetimes, and CTIs (watermarks) between them.
+    gives_items: ClassVar[bool] = False
+    #: Whether rows are in time order, so that none is late.
+    is_in_order: ClassVar[bool] = False
+    #: Whether rows have sequence numbers that stay the same when files are rewritten.
+    is_numbered: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class Files(SourceKind):
+    """Files of one format; also the defaults of sources without files."""
+
+    #: Columns whose types the user declared; values in files are cast to them.
+    casts: tuple[str, ...] = field(default=(), metadata={"fingerprint": False}, kw_only=True)
+    #: Whether the caller passed the rows in memory. "copy": the job stores them below its root.
+    given: Given = field(default="no", metadata={"fingerprint": False}, kw_only=True)
+    #: The columns that come from folder names (:mod:`rvertex.sources.formats.rows.folders`).
+    folder_columns: tuple[str, ...] = field(default=(), kw_only=True)
+    #: Filters on folder names: files in other folders are not read.
+    folders: tuple[Bound, ...] = field(default=(), kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Parquet(Files):
+    """Parquet files."""
+
+    format: ClassVar[Format] = "parquet"
+    suffixes: ClassVar[tuple[str, ...]] = (".parquet", ".parq", ".pq")
+    has_row_groups: ClassVar[bool] = True
+    #: Filters, with plain time columns only. A row that does not satisfy all of them is dropped
+    #: right after the source.
+    wanted: tuple[Bound, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Json(Files):
+    """Files with a JSON object per line."""
+
+    format: ClassVar[Format] = "json"
+    suffixes: ClassVar[tuple[str, ...]] = (".json", ".jsonl", ".ndjson")
+    #: The name that Python has for it.
+    encoding: str = "utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Csv(Files):
+    """CSV files with a header."""
+
+    format: ClassVar[Format] = "csv"
+    suffixes: ClassVar[tuple[str, ...]] = (".csv", ".tsv")
+    delimiter: str = ","
+    #: Texts that are null.
+    null_values: tuple[str, ...] = ("", "NA", "N/A", "NULL", "null", "NaN", "nan", "None")
+    encoding: str = "utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Text(Files):
+    """Lines of text, whose times are their numbers over all files, us."""
+
+    format: ClassVar[Format] = "text"
+    is_in_order: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class PlanItems(SourceKind):
+    """Rows that the plan contains: ``_kind, _vs, _ve, payload`` in arrival order."""
+
+    format: ClassVar[Format] = "items"
+    gives_items: ClassVar[bool] = True
+    is_in_order: ClassVar[bool] = True
+    rows: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Streams(SourceKind):
+    """The streams of another job."""
+
+    format: ClassVar[Format] = "rstream"
+    gives_items: ClassVar[bool] = True
+    is_in_order: ClassVar[bool] = True
+    is_numbered: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class PushedRows(SourceKind):
+    """A log of pushed rows."""
+
+    format: ClassVar[Format] = "log"
+    is_numbered: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Topic(SourceKind):
+    """A topic of Kafka."""
+
+    format: ClassVar[Format] = "kafka"
+    #: Encoding of message values: "json", "avro", "arrow", "bytes" or Debezium's.
+    encoding: str
+    #: Address of the brokers, and options of the client. A value may name a secret
+    #: (:mod:`rstream.secret_values`), so that a plan contains no passwords.
+    config: tuple[tuple[str, str], ...] = field(repr=False, metadata={"fingerprint": False})
+    #: Where every partition begins, and where it ends; None: it does not end.
+    start: TopicPlace = "earliest"
+    until: TopicPlace | None = None
+    #: The columns of the key, if a message replaces the row of its key.
+    key: tuple[str, ...] = ()
+    #: The writer's schema of all messages, as Avro writes it; empty: another encoding, or a
+    #: registry has it.
+    avro_schema: str = ""
+    #: Longest time that the brokers may be unreachable, us; None: no limit.
+    away_max_us: int | None = None
+
+
+_NO_FILES = Files()
+#: All kinds of sources.
+KINDS: tuple[type[SourceKind], ...] = (
+    Parquet,
+    Csv,
+    Json,
+    Text,
+    PlanItems,
+    Streams,
+    PushedRows,
+    Topic,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +257,7 @@ class SourceSpec:
     (without a zone: UTC). ``vs`` may be an expression over the columns that are read.
     """
 
-    format: Format
+    kind: SourceKind
     #: A file, a folder or an fsspec URL; "" for items. It is not part of a plan's fingerprint.
     path: str = field(metadata={"fingerprint": False})
     #: Payload columns of the events (after pruning); a subset of ``columns`` by name and type.
@@ -158,52 +279,59 @@ class SourceSpec:
     late: LatePolicy = "drop"
     #: The path as the user wrote it.
     shown: str = ""
-    #: Columns whose types the user declared; values in files are cast to them.
-    casts: tuple[str, ...] = field(default=(), metadata={"fingerprint": False})
     #: Distance of CTI times, us; all sources of a plan use the same grid.
     cti_every_us: int = 1_000_000
-    #: Reader options. csv: ``delimiter``, ``null_values`` (comma separated). Files: ``on_bad_row``
-    #: unless it is "fail", :data:`NOT_NULL`, :data:`LENGTHS`.
-    options: tuple[tuple[str, OptionValue], ...] = ()
-    #: For items only: ``_kind, _vs, _ve, payload`` in arrival order.
-    items: pa.RecordBatch | None = None
-    #: Filters, for Parquet with plain time columns only. A row that does not satisfy all of them is
-    #: dropped right after the source.
-    wanted: tuple[Bound, ...] = ()
+    checks: Checks = Checks()
+    #: How it is read while it grows. None: the source is bounded and read once.
+    live: Live | None = None
     #: Longest lifetime of an event, us. A longer lifetime is an error. None: no limit.
     max_duration_us: int | None = None
-    #: A row that starts later than this is bad, us: the wall clock during planning plus
-    #: ``max_ahead``.
-    latest_us: int | None = field(default=None, metadata={"fingerprint": False})
     #: Whether rows are released in time order. If not, they are released in arrival order, however
     #: late.
     sorts: bool = True
     #: A filter: other rows are numbered and advance the frontier, but are dropped. None: no filter.
     #: The fingerprint treats it as a filter operator after the source, which has the same results.
     keep: Evaluator | None = field(default=None, metadata={"fingerprint": False})
-    #: Whether the caller passed the rows in memory. "copy": the job stores them below its root.
-    given: Given = field(default="no", metadata={"fingerprint": False})
-    #: Options of a live log. None: the source is bounded and read once.
-    log: LogSpec | None = None
     #: The payload that readers return if late rows keep columns that events lack: a superset of
     #: ``schema``. None: readers return ``schema``.
     late_schema: pa.Schema | None = field(default=None, metadata={"fingerprint": False})
 
-    #: The ``columns`` that come from folder names (:mod:`rvertex.sources.formats.rows.folders`).
-    folder_columns: tuple[str, ...] = ()
-    #: Filters on folder names: files in other folders are not read.
-    folders: tuple[Bound, ...] = ()
+    @property
+    def format(self) -> Format:
+        """Return the name of its kind."""
+        return self.kind.format
 
     @property
-    def traits(self) -> Traits:
-        """Return the properties of its format."""
-        return TRAITS.get(self.format, _NO_TRAITS)
+    def files(self) -> Files:
+        """Return the options of its files; of a source without files, the defaults."""
+        return self.kind if isinstance(self.kind, Files) else _NO_FILES
+
+    @property
+    def items(self) -> pa.RecordBatch | None:
+        """Return the rows that the plan contains; None: it reads them."""
+        return self.kind.rows if isinstance(self.kind, PlanItems) else None
+
+    @property
+    def wanted(self) -> tuple[Bound, ...]:
+        """Return the filters on its row groups."""
+        return self.kind.wanted if isinstance(self.kind, Parquet) else ()
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether it is live and has no end that the plan contains."""
+        has_end = isinstance(self.kind, Topic) and self.kind.until is not None
+        return self.live is not None and not has_end
+
+    def with_options(self, **changes: object) -> SourceSpec:
+        """Return the source with other options of its kind."""
+        return replace(self, kind=replace(self.kind, **changes))
 
     def reading(self, names: Collection[str]) -> pa.Schema:
         """Return the schema to read; if folders have all ``names``, one more, to count rows."""
+        of_folders = self.files.folder_columns
         wanted = [f for f in self.columns if f.name in names]
-        others = [f for f in self.columns if f.name not in self.folder_columns]
-        if others and all(f.name in self.folder_columns for f in wanted):
+        others = [f for f in self.columns if f.name not in of_folders]
+        if others and all(f.name in of_folders for f in wanted):
             wanted.append(others[0])
         return pa.schema(wanted)
 
@@ -218,29 +346,6 @@ class SourceSpec:
         return self if self.late_schema is None else replace(self, late_schema=None)
 
     @property
-    def on_bad_row(self) -> OnBadRow:
-        """Return what to do with a row that cannot become an event."""
-        if self.log is not None:
-            return self.log.on_error
-        policy: OnBadRow = self.option(ON_BAD_ROW, "fail")  # type: ignore[assignment]
-        return policy
-
-    @property
-    def not_null(self) -> tuple[str, ...]:
-        """Return the columns that are read and must not be null; a null makes a row bad."""
-        return tuple(json.loads(str(self.option(NOT_NULL, "[]"))))
-
-    @property
-    def lengths(self) -> dict[str, int]:
-        """Return the greatest number of characters by column; a longer text makes a row bad."""
-        return dict(json.loads(str(self.option(LENGTHS, "{}"))))
-
-    @property
-    def checks_values(self) -> bool:
-        """Whether a value of the declared type may still make its row bad."""
-        return bool(self.not_null or self.lengths)
-
-    @property
     def drops_late_rows(self) -> bool:
         """Whether rows may be late, and late rows are dropped."""
         return self.late == "drop" and self.delay_origin == "given"
@@ -248,18 +353,14 @@ class SourceSpec:
     @property
     def keeps_late_rows(self) -> bool:
         """Whether late rows are kept in a side output."""
-        return self.drops_late_rows and not self.traits.is_in_order
+        return self.drops_late_rows and not self.kind.is_in_order
 
     @property
     def length_us(self) -> int | None:
         """Return the common lifetime of all events, us, if the spec defines one; else None."""
-        if self.traits.gives_items or not isinstance(self.ve, int | None):
+        if self.kind.gives_items or not isinstance(self.ve, int | None):
             return None
         return self.ve or 1
-
-    def option(self, name: str, default: OptionValue) -> OptionValue:
-        """Return the option ``name``, or ``default`` if it is not set."""
-        return dict(self.options).get(name, default)
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ def _sample(spec: SourceSpec, units: Sequence[Unit]) -> pa.RecordBatch:
     finally:
         reader.close()
     if batch is not None:
-        return only_events(batch) if spec.traits.gives_items else without_bad(batch, len(fields))
+        return only_events(batch) if spec.kind.gives_items else without_bad(batch, len(fields))
     return pa.RecordBatch.from_pylist([], schema=pa.schema(fields))
 
 

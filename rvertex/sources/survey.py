@@ -20,7 +20,7 @@ from rstream.items.batch import VS, int64_column
 from rvertex.sources.disorder import TimesSoFar, UnitTimes
 from rvertex.sources.formats.rows.bad_rows import bad_of
 from rvertex.sources.readers import open_reader
-from rvertex.sources.spec import SourcePartition
+from rvertex.sources.spec import Parquet, SourcePartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -104,14 +104,15 @@ def first_times(spec: SourceSpec, unit: Unit, columns: Collection[str]) -> tuple
 
 def _only_starts(spec: SourceSpec, columns: Collection[str]) -> SourceSpec:
     """Return the source with only the columns that determine its events' starts."""
+    kind = replace(spec.kind, wanted=()) if isinstance(spec.kind, Parquet) else spec.kind
     return replace(
         spec,
+        kind=kind,
         schema=pa.schema([]),
         late_schema=None,
         columns=spec.reading(columns),
         ve=None,
         max_duration_us=None,
-        wanted=(),
     )
 
 

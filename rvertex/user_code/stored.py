@@ -5,7 +5,8 @@ adds a field in the middle would read each later value into the wrong field. So 
 a name for each value, and a later release reads it as follows:
 
 - a field that the record lacks gets its default;
-- a field that the class lacks is an error, unless :data:`RETIRED` lists it;
+- a field that the class lacks is an error, unless :data:`RETIRED` lists it, or :data:`CONVERTED`
+  has a function for the class;
 - :data:`MOVED` maps a class that has moved.
 
 Pickles name :func:`rebuilt` by its module: neither may move.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import MISSING, fields, is_dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rvertex.user_code.errors import StoredRecordError
@@ -27,9 +29,11 @@ PACKAGES = ("rstream", "rvertex", "planner", "jobmanager")
 MOVED: dict[tuple[str, str], tuple[str, str]] = {
     ("planner.physical.plan", name): ("planner.physical.outputs", name)
     for name in ("OutputPart", "PlanOfOutputs")
-}
+} | {("rvertex.sources.spec", "LogSpec"): ("rvertex.sources.former", "FormerLog")}
 #: Fields of earlier releases that are ignored, as pairs of class name and field name.
 RETIRED: set[tuple[str, str]] = set()
+#: Module and name of a function that returns a class's present fields for its former fields.
+CONVERTED = {"SourceSpec": ("rvertex.sources.former", "converted")}
 
 
 @functools.cache
@@ -61,6 +65,9 @@ def rebuilt(kind: type, named: Mapping[str, Any]) -> Any:
     """
     made: Any = object.__new__(kind)
     declared = {f.name: f for f in fields(kind)}
+    if named.keys() - declared.keys() and kind.__name__ in CONVERTED:
+        module, function = CONVERTED[kind.__name__]
+        named = getattr(import_module(module), function)(named)
     for name in named.keys() - declared.keys():
         if (kind.__name__, name) not in RETIRED:
             raise StoredRecordError(kind.__name__, f"this release does not know field {name!r}")

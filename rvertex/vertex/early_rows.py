@@ -48,13 +48,13 @@ class EarlyRows:
     @staticmethod
     def of(spec: SourceSpec, partition: int) -> EarlyRows | None:
         """Return the rule of a source; None if it has no ``max_ahead``."""
-        assert spec.log is not None, spec.path
-        if spec.log.max_ahead_us is None:
+        assert spec.live is not None, spec.path
+        if spec.checks.max_ahead_us is None:
             return None
         column = spec.vs if isinstance(spec.vs, str) else "(vs)"
-        fails = spec.on_bad_row == "fail"
+        fails = spec.checks.on_bad_row == "fail"
         source = spec.shown or spec.path
-        return EarlyRows(source, partition, spec.log.max_ahead_us, column, fails)
+        return EarlyRows(source, partition, spec.checks.max_ahead_us, column, fails)
 
     def lack(self, rows: LogRows, clocks: Sequence[Sequence[int]]) -> bool:
         """Return whether a row is early by the last clock, and beyond every ``until``."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rvertex.sources.logs.protocol import LogEnd
-    from rvertex.sources.spec import LogSpec
+    from rvertex.sources.spec import Live
 
 #: Least advance of the promised time in one step, us.
 GRANT_MIN_US = 100_000
@@ -107,7 +107,7 @@ class Looks:
 
 
 def promises(
-    rules: LogSpec, partitions: Sequence[PartitionFacts], looks: Looks, delay_us: int
+    rules: Live, partitions: Sequence[PartitionFacts], looks: Looks, delay_us: int
 ) -> dict[int, int]:
     """Return, by index, the new promise of each idle partition, us: no row before it follows.
 

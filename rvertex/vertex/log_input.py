@@ -66,11 +66,11 @@ class LogInput:
         ``pending_rows_max``: most rows of a partition that are buffered to wait for slower ones.
         """
         spec = partition.spec
-        assert spec.log is not None, spec.path
+        assert spec.live is not None, spec.path
         assert partition.units, spec.path
         self.payload: pa.Schema = spec.schema
         self._late_payload = late_payload(plain_schema(spec.row_schema))
-        self._skew_us = spec.log.skew_us
+        self._skew_us = spec.live.skew_us
         self._pending_rows_max = pending_rows_max
         self._keeps_late = any(name.startswith(LATE) for name in sides)
         self._keeps_dead = any(name.startswith(DEAD_LETTERS) for name in sides)

@@ -84,7 +84,7 @@ class RVertex:
         sides = own_sides(spec)
         self._input: Merge | SourceInput | LogInput
         if spec.source is not None:
-            if spec.source.spec.log is not None:
+            if spec.source.spec.live is not None:
                 self._input = LogInput(
                     spec.source, sides=sides, pending_rows_max=self._pending_rows_max
                 )

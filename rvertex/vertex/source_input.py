@@ -39,7 +39,7 @@ def source_sides(spec: SourceSpec, stage: str) -> list[SideOutput]:
     sides = []
     if spec.keeps_late_rows:
         sides.append(SideOutput(f"{LATE}/{stage}", late_payload(plain_schema(spec.row_schema))))
-    if spec.on_bad_row == "dead_letter":
+    if spec.checks.on_bad_row == "dead_letter":
         sides.append(SideOutput(f"{DEAD_LETTERS}/{stage}", dead_letter_payload()))
     return sides
 

@@ -128,7 +128,7 @@ class VertexSpec:
 
 def with_added(vertex: VertexSpec, partitions: tuple[int, ...]) -> VertexSpec:
     """Return the vertex with exactly these added partitions of its live log."""
-    if vertex.source is None or vertex.source.spec.log is None:
+    if vertex.source is None or vertex.source.spec.live is None:
         return vertex
     return replace(vertex, source=vertex.source.with_added(partitions))
 

@@ -33,7 +33,7 @@ from rstream.items.batch import EVENT, KIND, RESERVED, VE, VS, empty_events
 from rstream.items.exact import exact_rows
 from rvertex.sources.events import faults_of
 from rvertex.sources.formats.rows.bad_rows import BadRow, with_bad
-from rvertex.sources.spec import ON_BAD_ROW, SourceSpec
+from rvertex.sources.spec import Checks, Json, SourceSpec
 from streamscope.testing.tables import Table, rows, time_of, value_of
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Input:
         added = [n for n in (vs, ve) if n is not None and n not in payload.names]
         bad = checked_on_bad_row(self.on_bad_row)
         return SourceSpec(
-            format="json",
+            kind=Json(),
             path=name,
             schema=payload,
             columns=pa.schema([*payload, *((n, TIME_TYPE) for n in added)]),
@@ -86,7 +86,7 @@ class Input:
             ve=ve,
             delay_us=0 if self.delay is None else duration_us(self.delay, what="delay"),
             late=self.late,
-            options=() if bad == "fail" else ((ON_BAD_ROW, bad),),
+            checks=Checks(on_bad_row=bad),
         )
 
 
@@ -185,17 +185,12 @@ def _query(query: QueryLike, streams: Mapping[str, Stream]) -> Query:
 def _pushed(node: Source) -> SourceSpec:
     """Return the specification of a source, changed to read rows that the test pushes."""
     spec = node.spec
-    options = () if spec.on_bad_row == "fail" else ((ON_BAD_ROW, spec.on_bad_row),)
     return replace(
         spec,
-        format="json",
+        kind=Json(casts=spec.files.casts),
         path=node.label,
-        log=None,
+        live=None,
         delay_origin="given",
-        options=tuple(sorted((*options, *(o for o in spec.options if o[0] == "not_null")))),
-        folder_columns=(),
-        folders=(),
-        given="no",
     )
 
 
@@ -215,7 +210,7 @@ def batches_of(spec: SourceSpec, given: RowsLike, *, follows: bool) -> list[pa.R
     good = [k for k in range(raw.num_rows) if k not in wrong]
     events, faults = faults_of(spec, raw.take(pa.array(good, pa.int64())), spec.path)
     bad = wrong | {good[k]: BadRow(f.reason, f.column, f.value) for k, f in faults.items()}
-    if bad and spec.on_bad_row == "fail":
+    if bad and spec.checks.on_bad_row == "fail":
         row, fault = min(bad.items())
         raise UsageError(
             f"{spec.path}: row {row + 1}, column {fault.column!r}: {fault.value!r} {fault.reason}; "

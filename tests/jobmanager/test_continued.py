@@ -213,8 +213,8 @@ def test_a_folder_that_grows_keeps_its_word_on_bad_rows(policy: Any, tmp_path: P
     query = Stream.from_json(str(tmp_path), vs="t", delay="1s", on_bad_row=policy).to_parquet()
     (source,) = with_growing_files(query).plan.inputs
     assert isinstance(source, Source)
-    assert source.spec.log is not None
-    assert source.spec.on_bad_row == policy
+    assert source.spec.live is not None
+    assert source.spec.checks.on_bad_row == policy
 
 
 @pytest.mark.slow

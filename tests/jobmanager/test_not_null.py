@@ -94,7 +94,7 @@ def test_a_field_of_arrow_says_it_in_python(tmp_path: Path) -> None:
 def test_of_messages_too() -> None:
     stream = Stream.from_kafka("t", servers="h:1", vs="timestamp", delay="1s", schema=X)
     assert isinstance(stream.plan, Source)
-    assert stream.plan.spec.not_null == ("x",)
+    assert stream.plan.spec.checks.not_null == ("x",)
     assert stream.schema.field("x").nullable
 
 

@@ -61,7 +61,13 @@ def test_a_root_of_a_former_release_is_resumed(
     archive: Path, expected: list[tuple[Any, ...]]
 ) -> None:
     stored_roots.unpack(archive)
-    job = stored_roots.end()
+    if "strong" in archive.name:  # the query that is given again equals the stored one
+        stored_roots.put_day(1)
+        again = stored_roots.query(strong=True)
+        job = ss.run(again, root=stored_roots.JOB, executor="local", continue_=True, finish=True)
+        job.wait(WAIT_S)
+    else:
+        job = stored_roots.end()
     assert job.status()["state"] == "finished"
     assert stored_roots.rows_of(job) == expected
     assert len(expected) > 5 * stored_roots.ROWS

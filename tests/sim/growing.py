@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from jobmanager.storage.documents import read_pickle_document
 from jobmanager.storage.root import PLAN
 from rvertex.sources.logs.errors import LogUnreachableError
-from rvertex.sources.spec import Unit
+from rvertex.sources.spec import Topic, Unit
 from streamscope.testing.simulation.storage import root_of
 from tests.sim.live_workload import make_live_workload, rows_of_partition
 from tests.sim.workload import ROOT, WORKLOADS_MAX
@@ -74,7 +74,7 @@ def _of_topic(vertex: VertexSpec, partitions: int) -> VertexSpec:
     if source is None:
         return vertex
     units = tuple(replace(unit, log_partitions=partitions) for unit in source.units)
-    spec = replace(source.spec, format="kafka")
+    spec = replace(source.spec, kind=Topic("json", ()))
     return replace(vertex, source=replace(source, spec=spec, units=units))
 
 

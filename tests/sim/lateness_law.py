@@ -34,7 +34,7 @@ def late_by_silence(
     """Rows in step that promises have made late; ``entries``: all durable ones per vertex."""
     for vertex in vertices:
         source = vertex.source
-        rules = None if source is None else source.spec.log
+        rules = None if source is None else source.spec.live
         if source is None or rules is None or (rules.idle == "clock" and has_jumped):
             continue
         mine = entries.get(vertex.id, ())
@@ -68,8 +68,8 @@ def _rows(
 def _rows_in_step(
     log: LiveLog, spec: SourceSpec, rows: Sequence[tuple[int, LiveRow]]
 ) -> list[tuple[int, LiveRow]]:
-    assert spec.log is not None
-    if spec.log.idle == "clock":
+    assert spec.live is not None
+    if spec.live.idle == "clock":
         return [(at, row) for at, row in rows if exact_us(row.at_s) - row.vs <= spec.delay_us]
     grant_us = min(max(spec.delay_us // GRANT_SHARE, GRANT_MIN_US), spec.delay_us)
     behind_us = spec.delay_us - grant_us

@@ -16,8 +16,8 @@ from planner import Stream, agg, col, tumbling
 from planner.logical.nodes import Source
 from planner.physical.lower import lower
 from rvertex.checkpoint.intake import decode_blob
-from rvertex.sources.logs.folder import PARTITIONS, POLL_EVERY, folder_units
-from rvertex.sources.spec import LogSpec, SourceSpec, Unit
+from rvertex.sources.logs.folder import folder_units
+from rvertex.sources.spec import Checks, Json, LiveFolder, SourceSpec, Unit
 from rvertex.vertex.rvertex import RVertex
 from streamscope.testing.simulation.scheduler import START_US
 from streamscope.testing.simulation.workload import mix_durability, small_limits, with_options
@@ -58,20 +58,19 @@ def make_live_workload(seed: int) -> Workload:
     log = _with_early_rows(log, Random(seed)) if is_ahead else log
     is_bounded = not log.files and random.random() < 0.5
     spec = SourceSpec(
-        format="json",
+        kind=Json(),
         path="live",
         schema=PAYLOAD,
         columns=PAYLOAD,
         vs="t",
         delay_us=[random.choice([0, 20 * MS, 300 * MS]), HASTY_DELAY_US][is_hasty],
-        log=LogSpec(
+        live=LiveFolder(
             idle=_idle(random, is_ahead=is_ahead),
             idle_after_us=HASTY_AFTER_US if is_hasty else IDLE_AFTER_US,
-            is_bounded=is_bounded,
-            max_ahead_us=MAX_AHEAD_US if is_ahead else None,
-            on_error="skip" if is_ahead else "fail",
+            partitions=random.choice([1, 2]),
+            poll_every_us=200 * MS,
         ),
-        options=((PARTITIONS, random.choice([1, 2])), (POLL_EVERY, 200 * MS)),
+        checks=Checks("skip", max_ahead_us=MAX_AHEAD_US) if is_ahead else Checks(),
     )
     ends = [end if is_bounded else None for end in log.ends]
     units = tuple(Unit("live", stream=k, until=end) for k, end in enumerate(ends))

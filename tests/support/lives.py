@@ -23,7 +23,7 @@ from rvertex.events.run import Run, to_items
 from rvertex.operators.filter import Filter
 from rvertex.operators.joins.inner import TemporalJoin
 from rvertex.operators.windows.hopping import PartialAggregate, WindowAggregate
-from rvertex.sources.spec import LatePolicy, SourcePartition, SourceSpec
+from rvertex.sources.spec import Csv, LatePolicy, SourcePartition, SourceSpec
 from rvertex.vertex.rvertex import RVertex
 from rvertex.vertex.spec import InputChannel, OutputEdge, Recovery, VertexId, VertexSpec
 from tests.support.builders import Ev, make_events
@@ -101,7 +101,7 @@ def source_vertex(
 ) -> VertexSpec:
     """Rows out of order, a filter (perhaps early), the first phase of an aggregate."""
     spec = SourceSpec(
-        format="csv",
+        kind=Csv(),
         path="",
         schema=LEFT,
         columns=LEFT,

@@ -16,7 +16,7 @@ from rstream.types import INF_TIME, MIN_TIME
 from rvertex.sources.formats.rows.bad_rows import DEAD
 from rvertex.sources.logs.entries import LogEntry
 from rvertex.sources.logs.protocol import LogRows
-from rvertex.sources.spec import LatePolicy, LogSpec, SourcePartition, SourceSpec, Unit
+from rvertex.sources.spec import Checks, Json, LatePolicy, Live, SourcePartition, SourceSpec, Unit
 from rvertex.vertex.dead_letters import dead_letter_payload
 from rvertex.vertex.reorder import late_payload
 from rvertex.vertex.spec import OutputEdge, Recovery, VertexId, VertexSpec
@@ -78,7 +78,7 @@ def log_vertex(
 ) -> VertexSpec:
     """A source vertex over such a log, with side outputs and no operator."""
     spec = SourceSpec(
-        format="json",
+        kind=Json(),
         path="",
         schema=PAYLOAD,
         columns=PAYLOAD,
@@ -86,7 +86,8 @@ def log_vertex(
         delay_us=delay_us,
         cti_every_us=cti_every_us,
         late=late,
-        log=LogSpec(on_error="dead_letter", skew_us=skew_us, max_ahead_us=max_ahead_us),
+        checks=Checks("dead_letter", max_ahead_us=max_ahead_us),
+        live=Live(skew_us=skew_us),
     )
     units = tuple(Unit("", stream=k) for k in range(partitions))
     recovery = Recovery("replay", 1, 3) if replays else Recovery()

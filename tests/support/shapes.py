@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from jobmanager.state.topology import Topology
 from jobmanager.state.tracker import CheckpointRef
-from rvertex.sources.spec import SourcePartition, SourceSpec, Unit
+from rvertex.sources.spec import PlanItems, SourcePartition, SourceSpec, Unit
 from rvertex.vertex.spec import (
     Durability,
     InputChannel,
@@ -37,7 +37,13 @@ def vertex(
     """A vertex with one stream per edge; without inputs it is a source."""
     source = None
     if not reads:
-        spec = SourceSpec("items", "", PAYLOAD, pa.schema([]), None)
+        spec = SourceSpec(
+            PlanItems(pa.RecordBatch.from_pylist([], schema=PAYLOAD)),
+            "",
+            PAYLOAD,
+            pa.schema([]),
+            None,
+        )
         source = SourcePartition(spec, (Unit("", None, 0),), 0)
     return VertexSpec(
         id=VertexId(name),

@@ -13,7 +13,7 @@ import pyarrow as pa
 from rstream.clock import SystemClock
 from rvertex.sources.logs.kafka.positions import topic_units
 from rvertex.sources.logs.kafka.reader import KafkaLog
-from rvertex.sources.spec import LogSpec, SourcePartition, SourceSpec
+from rvertex.sources.spec import Checks, Live, SourcePartition, SourceSpec, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,18 +38,19 @@ def topic_spec(
     config: dict[str, str] | None = None,
     **options: Any,
 ) -> SourceSpec:
-    """A JSON source; ``on_error`` and similar options are for its log, others for the source."""
-    of_log = {name: options.pop(name) for name in ("on_error", "on_lost") if name in options}
+    """A JSON source; ``on_bad_row`` and ``on_lost`` are rules, other options are the topic's."""
+    checks = Checks(options.pop("on_bad_row", "fail"))
+    live = Live(on_lost=options.pop("on_lost", "fail"))
     given = {"bootstrap.servers": broker.servers, **(config or {})}
     return SourceSpec(
-        format="kafka",
+        kind=Topic("json", tuple(given.items()), **options),
         path=f"kafka://{broker.servers}/{topic}",
         shown=f"topic {topic}",
         schema=COLUMNS,
         columns=COLUMNS,
         vs="t",
-        options=tuple(options.items()),
-        log=LogSpec(encoding="json", config=tuple(given.items()), **of_log),
+        checks=checks,
+        live=live,
     )
 
 

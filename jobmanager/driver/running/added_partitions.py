@@ -150,7 +150,7 @@ def _may_grow(vertex: VertexSpec) -> bool:
     return (
         source is not None
         and source.spec.format == "kafka"
-        and source.spec.log is not None
+        and source.spec.live is not None
         and all(unit.until is None for unit in source.log_units)
     )
 

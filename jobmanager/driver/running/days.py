@@ -20,7 +20,9 @@ from jobmanager.errors import (
     TypesChangedError,
 )
 from jobmanager.storage.root import JobRoot, display_uri
+from planner.physical.stages import with_hashes_of
 from rstream.errors import UsageError
+from rvertex.sources.spec import LiveFolder
 
 if TYPE_CHECKING:
     from jobmanager.config import JobConfig
@@ -104,7 +106,7 @@ def check_query(root: JobRoot, then: PhysicalPlan, now: PhysicalPlan) -> None:
         )
     elif then.output != now.output:
         what = f"its answer now goes to {now.output}, but before it went to {then.output}"
-    elif then.plan_hash != now.plan_hash:
+    elif then.plan_hash != with_hashes_of(now, then).plan_hash:
         what = "it computes something else"
     if what:
         raise QueryChangedError(display_uri(root.uri), what)
@@ -115,11 +117,13 @@ def accepting_changes(plan: PhysicalPlan) -> PhysicalPlan:
     vertices = []
     for vertex in plan.vertices:
         source = vertex.source
-        if source is None or source.spec.log is None:
+        if source is None or source.spec.live is None:
             vertices.append(vertex)
             continue
-        log = replace(source.spec.log, taken_files="any")
-        spec = replace(source.spec, log=log)
+        live = source.spec.live
+        if isinstance(live, LiveFolder):
+            live = replace(live, taken_files="any")
+        spec = replace(source.spec, live=live)
         vertices.append(replace(vertex, source=replace(source, spec=spec)))
     return replace(plan, vertices=tuple(vertices))
 
@@ -130,7 +134,7 @@ def _other_types(then: PhysicalPlan, now: PhysicalPlan) -> tuple[str, str, str, 
     for path, spec in _growing(now).items():
         for field in spec.columns:
             was = types.get(path, {}).get(field.name, field.type)
-            if was != field.type and field.name not in spec.casts:
+            if was != field.type and field.name not in spec.files.casts:
                 return spec.shown or path, field.name, str(field.type), str(was)
     return None
 
@@ -138,11 +142,11 @@ def _other_types(then: PhysicalPlan, now: PhysicalPlan) -> tuple[str, str, str, 
 def _growing(plan: PhysicalPlan) -> dict[str, SourceSpec]:
     """Return the sources that read growing folders, by path."""
     specs = (v.source.spec for v in plan.vertices if v.source is not None)
-    return {spec.path: spec for spec in specs if spec.log is not None}
+    return {spec.path: spec for spec in specs if spec.live is not None}
 
 
 def _folders(plan: PhysicalPlan) -> list[str]:
     """Return the paths of growing folders, and the names of in-memory tables of the caller."""
     specs: list[SourceSpec] = [v.source.spec for v in plan.vertices if v.source is not None]
-    tables = {spec.path.rpartition("/")[2] for spec in specs if spec.given != "no"}
-    return sorted({spec.path for spec in specs if spec.log is not None} | tables)
+    tables = {spec.path.rpartition("/")[2] for spec in specs if spec.files.given != "no"}
+    return sorted({spec.path for spec in specs if spec.live is not None} | tables)

@@ -54,7 +54,7 @@ def has_inputs(query: Query) -> bool:
 
 
 def _is_given(node: LogicalNode) -> bool:
-    return isinstance(node, Source) and node.spec.given == "copy"
+    return isinstance(node, Source) and node.spec.files.given == "copy"
 
 
 def _copied(path: str, root: JobRoot) -> str:

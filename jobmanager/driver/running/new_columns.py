@@ -99,5 +99,5 @@ def _growing(plan: PhysicalPlan) -> dict[tuple[str, str], SourceSpec]:
     return {
         (spec.format, spec.path): spec
         for spec in sources
-        if spec.log is not None and spec.traits.suffixes
+        if spec.live is not None and spec.kind.suffixes
     }

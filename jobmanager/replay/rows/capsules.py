@@ -41,6 +41,7 @@ from rstream.items.batch import empty_events
 from rstream.items.dictionaries import plain_array, plain_type
 from rstream.items.digest import content_hashes
 from rstream.items.json_text import json_text, plain_rows
+from rvertex.sources.spec import PlanItems
 from rvertex.user_code.modules import import_place, put_on_path
 from rvertex.user_code.sources import has_changed
 
@@ -263,7 +264,9 @@ def _without_input(plan: PhysicalPlan) -> PhysicalPlan:
         source = vertex.source
         if source is not None:
             name = Path(source.spec.path).name
-            spec = replace(source.spec, path=name, shown=name, items=None, log=None)
+            spec = replace(source.spec, path=name, shown=name, live=None)
+            if spec.items is not None:
+                spec = replace(spec, kind=PlanItems(spec.items.slice(0, 0)))
             source = replace(source, spec=spec, units=(), added=(), known=None)
         vertices.append(replace(vertex, source=source))
     bare = replace(plan, vertices=tuple(vertices), deliveries=(), publishing=None, plan_trace=None)

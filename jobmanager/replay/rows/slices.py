@@ -85,7 +85,7 @@ class SliceRuns:
         self._store = None if recorded is None else recorded.store
         #: All rows of vertices that read live logs.
         self._log_rows: Slice = {}
-        self._has_logs = any(source.spec.log is not None for source in self.sources.values())
+        self._has_logs = any(source.spec.live is not None for source in self.sources.values())
         #: The number of runs.
         self.count = 0
 
@@ -102,7 +102,7 @@ class SliceRuns:
         return {v: self._loaded(v, *(ranges[v] if ranges else (0, None))) for v in self.sources}
 
     def _loaded(self, vertex: str, lo: int, hi: int | None) -> Rows:
-        if self.sources[vertex].spec.log is None:
+        if self.sources[vertex].spec.live is None:
             return _loaded(self.sources[vertex], lo, hi)
         if vertex not in self._log_rows:
             assert self._store is not None, "a capsule has its rows"
@@ -206,7 +206,7 @@ def _without_numbers(spec: VertexSpec) -> VertexSpec:
     """
     if spec.source is None:
         return spec
-    bare = replace(spec.source, known=None, spec=replace(spec.source.spec, log=None))
+    bare = replace(spec.source, known=None, spec=replace(spec.source.spec, live=None))
     return replace(spec, source=bare)
 
 

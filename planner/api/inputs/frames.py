@@ -136,7 +136,7 @@ def _given(path: str, given: TableOptions) -> Source:
     times = {f.name: getattr(given, f.name) for f in fields(EventOptions)}
     source = file_source("parquet", path, FileOptions(**times))
     place: Given = "copy" if given.folder is None else "here"
-    return replace(source, spec=replace(source.spec, given=place), label="table")
+    return replace(source, spec=source.spec.with_options(given=place), label="table")
 
 
 class FrameInputs:

@@ -15,7 +15,7 @@ from planner.logical.nodes import Source
 from rstream.items.batch import CTI, EVENT, KIND, VE, VS, item_schema, kinds
 from rstream.items.exact import exact_rows
 from rstream.types import INF_TIME, MIN_TIME
-from rvertex.sources.spec import SourceSpec
+from rvertex.sources.spec import PlanItems, SourceSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -60,9 +60,7 @@ def items_source(schema: SchemaLike, items: Iterable[Event | Cti], *, partitions
     for f in given:
         if not f.nullable and batch.column(f.name).filter(is_event).null_count:
             raise InvalidPlanError(f"from_items: null in column {f.name!r}, which is not nullable")
-    spec = SourceSpec(
-        format="items", path="", schema=payload, columns=pa.schema([]), vs=None, items=batch
-    )
+    spec = SourceSpec(PlanItems(batch), "", payload, pa.schema([]), vs=None)
     return Source(spec, checked_partitions(partitions), "items")
 
 

@@ -22,7 +22,7 @@ from planner.api.sources import (
     end_source,
     idle_after_us,
     label_of,
-    not_null_option,
+    not_null_columns,
     nullable,
     time_source,
 )
@@ -50,19 +50,17 @@ from rvertex.sources.logs.decode.changes import (
     COMMIT_TIME,
     DELETED,
 )
-from rvertex.sources.logs.decode.choose import AVRO_SCHEMA, KEY, REGISTRY_URL
+from rvertex.sources.logs.decode.choose import REGISTRY_URL
 from rvertex.sources.logs.decode.messages import METADATA, TIMESTAMP
 from rvertex.sources.logs.kafka.options import SERVERS, owned, topic_fault
-from rvertex.sources.logs.kafka.positions import START, UNTIL
-from rvertex.sources.logs.kafka.reader import AWAY_MAX_US
 from rvertex.sources.logs.kafka.subjects import registered_columns
-from rvertex.sources.spec import LatePolicy, LogSpec, OnBadRow, OnLost, SourceSpec
+from rvertex.sources.spec import Checks, LatePolicy, Live, OnBadRow, OnLost, SourceSpec, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.api.expressions import Expr
-    from rvertex.sources.spec import Idle, OptionValue
+    from rvertex.sources.spec import Idle, TopicPlace
 
 MessageFormat = Literal["json", "avro", "arrow", "bytes", "debezium-json", "debezium-avro"]
 _DEBEZIUM = ("debezium-json", "debezium-avro")
@@ -190,7 +188,7 @@ def kafka_source(topic: str, given: KafkaOptions) -> Source:
     columns = pa.schema([*values, *deleted, *times, *METADATA])
     _, delay_us, quantile = delay_of("0s" if given.delay is None else given.delay)
     spec = SourceSpec(
-        format="kafka",
+        kind=_kind(given, avro_schema),
         path=f"kafka://{given.servers}/{topic}",
         shown=f"topic {topic}",
         schema=payload,
@@ -200,9 +198,18 @@ def kafka_source(topic: str, given: KafkaOptions) -> Source:
         delay_us=delay_us,
         delay_quantile=quantile,
         late=given.late,
-        options=_options(given, avro_schema),
-        latest_us=None if given.until is None else latest_us(given.max_ahead),
-        log=_log_spec(given),
+        checks=Checks(
+            on_bad_row=given.on_bad_row,
+            not_null=not_null_columns(given.schema),
+            max_ahead_us=max_ahead_us(given.max_ahead) if given.until is None else None,
+            latest_us=None if given.until is None else latest_us(given.max_ahead),
+        ),
+        live=Live(
+            idle=checked_idle(given.idle),
+            idle_after_us=idle_after_us(given.idle_after),
+            on_lost=given.on_lost,
+            skew_us=None if given.skew is None else positive_duration_us(given.skew, what="skew"),
+        ),
     )
     needed = {name for time in (spec.vs, spec.ve) for name in columns_of(time)}
     read = pa.schema([f for f in columns if f.name in {*payload.names, *needed}])
@@ -329,45 +336,31 @@ def _avro_columns(text: str) -> pa.Schema:
         raise InvalidPlanError(f"schema= is not an Avro schema: {error}") from None
 
 
-def _options(given: KafkaOptions, avro_schema: str) -> tuple[tuple[str, OptionValue], ...]:
-    options: dict[str, OptionValue] = {START: _place(given.start, "start")}
-    if given.until is not None:
-        options[UNTIL] = _place(given.until, "until")
-    if given.away_max is not None:
-        options[AWAY_MAX_US] = positive_duration_us(given.away_max, what="away_max")
-    if avro_schema:
-        options[AVRO_SCHEMA] = avro_schema
-    if given.keys:
-        options[KEY] = "\n".join(given.keys)
-    return tuple(sorted((*options.items(), *not_null_option(given.schema))))
+def _kind(given: KafkaOptions, avro_schema: str) -> Topic:
+    config = {SERVERS: given.servers, **{k: str(v) for k, v in given.settings.items()}}
+    away = given.away_max
+    return Topic(
+        encoding=given.format,
+        config=tuple(sorted(config.items())),
+        start=_place(given.start, "start"),
+        until=None if given.until is None else _place(given.until, "until"),
+        key=given.keys,
+        avro_schema=avro_schema,
+        away_max_us=None if away is None else positive_duration_us(away, what="away_max"),
+    )
 
 
-def _place(place: Place, role: str) -> str:
-    """Return a start or stop as text for :mod:`rvertex.sources.logs.kafka.positions`."""
+def _place(place: Place, role: str) -> TopicPlace:
+    """Return a start or stop for :mod:`rvertex.sources.logs.kafka.positions`."""
     if isinstance(place, Mapping):
         wrong = [k for k, v in place.items() if not _is_number(k) or not _is_number(v)]
         if wrong or not place:
             raise InvalidPlanError(f"{role}={place!r}: give an offset, from 0, for each partition")
-        return f"offsets:{json.dumps({str(p): at for p, at in sorted(place.items())})}"
+        return tuple(sorted(place.items()))
     if place == "latest" or (place == "earliest" and role == "start"):
-        return str(place)
-    return f"time:{time_us(place, what=role)}"
+        return "latest" if place == "latest" else "earliest"
+    return time_us(place, what=role)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _log_spec(given: KafkaOptions) -> LogSpec:
-    config = {SERVERS: given.servers, **{k: str(v) for k, v in given.settings.items()}}
-    return LogSpec(
-        idle=checked_idle(given.idle),
-        idle_after_us=idle_after_us(given.idle_after),
-        on_lost=given.on_lost,
-        on_error=given.on_bad_row,
-        skew_us=None if given.skew is None else positive_duration_us(given.skew, what="skew"),
-        max_ahead_us=max_ahead_us(given.max_ahead) if given.until is None else None,
-        is_bounded=given.until is not None,
-        encoding=given.format,
-        config=tuple(sorted(config.items())),
-    )

@@ -19,7 +19,7 @@ from rstream.items.exact import exact_cast
 from rstream.types import INF_TIME
 from rvertex.sources.discover import plain_type
 from rvertex.sources.files import format_of
-from rvertex.sources.spec import FileFormat, SourceSpec
+from rvertex.sources.spec import FileFormat, PlanItems, SourceSpec
 
 if TYPE_CHECKING:
     from planner.api.sources import FileOptions
@@ -80,9 +80,7 @@ def table_rows(data: object, schema: SchemaLike | None) -> Source:
         *(_whole(c.cast(f.type), f.type) for c, f in zip(table.columns, payload, strict=True)),
     ]
     items = pa.RecordBatch.from_arrays(columns, schema=item_schema(payload))
-    spec = SourceSpec(
-        format="items", path="", schema=payload, columns=pa.schema([]), vs=None, items=items
-    )
+    spec = SourceSpec(PlanItems(items), "", payload, pa.schema([]), vs=None)
     return Source(spec, 1, "table")
 
 

@@ -53,7 +53,7 @@ class Source(LogicalNode):
             return f"{spec.items.num_rows} items"
         parts = [f"{spec.format} {spec.shown or spec.path}"]
         if is_table(spec):
-            parts += [f"folders {bound}" for bound in spec.folders]
+            parts += [f"folders {bound}" for bound in spec.files.folders]
             return " ".join([*parts, "always alive"])
         if spec.vs is not None:
             parts.append(f"vs={_time(spec.vs)}")
@@ -61,7 +61,7 @@ class Source(LogicalNode):
             parts.append(f"ve=+{format_us(spec.ve)}")
         elif spec.ve is not None:
             parts.append(f"ve={_time(spec.ve)}")
-        parts += [f"folders {bound}" for bound in spec.folders]
+        parts += [f"folders {bound}" for bound in spec.files.folders]
         return " ".join([*parts, *_lateness(spec)])
 
     def columns_needed(self, wanted: Set[str]) -> tuple[Set[str], ...]:
@@ -89,7 +89,7 @@ class Source(LogicalNode):
         times = {name for time in (spec.vs, spec.ve) for name in columns_of(time)}
         schema = pa.schema([f for f in spec.schema if f.name in wanted])
         late = spec.row_schema if keeps_late else None
-        reads_all = spec.on_bad_row != "fail" or late is not None
+        reads_all = spec.checks.on_bad_row != "fail" or late is not None
         read = {*spec.columns.names} if reads_all else wanted | times
         return replace(spec, schema=schema, columns=spec.reading(read), late_schema=late)
 

@@ -53,9 +53,8 @@ def skip_row_groups(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
         all_bounds = [b for part in conjuncts(node.predicate) for b in bounds(part, below.spec)]
         if not all_bounds:
             return node
-        return replace(
-            node, input=replace(below, spec=replace(below.spec, wanted=tuple(all_bounds)))
-        )
+        spec = below.spec.with_options(wanted=tuple(all_bounds))
+        return replace(node, input=replace(below, spec=spec))
 
     return transform(root, change)
 
@@ -104,4 +103,4 @@ def _bound(value: Node, operator: BoundOperator, other: Node, spec: SourceSpec) 
 
 def _has_plain_times(spec: SourceSpec) -> bool:
     plain_end = spec.ve is None or isinstance(spec.ve, int | str)
-    return spec.traits.has_row_groups and isinstance(spec.vs, str) and plain_end
+    return spec.kind.has_row_groups and isinstance(spec.vs, str) and plain_end

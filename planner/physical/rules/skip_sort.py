@@ -57,7 +57,7 @@ def _is_fine(
     spec: SourceSpec, aggregate: PartialAggregate | WindowAggregate | PartialSession
 ) -> bool:
     """Return whether only a few panes are open at the same time."""
-    if spec.traits.gives_items or spec.delay_quantile is not None:
+    if spec.kind.gives_items or spec.delay_quantile is not None:
         return False
     if isinstance(aggregate, PartialSession):
         unit = aggregate.pane_us

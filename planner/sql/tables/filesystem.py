@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from planner.api.inputs.tables import always_alive
-from planner.api.sources import AUTO, CsvOptions, file_source
+from planner.api.sources import AUTO, CsvOptions, file_source, kind_of
 from planner.api.stream import Stream
 from planner.logical.table_form import DEFAULT
 from planner.sql.tables.lasting import (
@@ -133,7 +133,7 @@ def read_files(table: Table, options: FileSource) -> Stream:
         **csv,
     )
     with table.text.located(table.given.values["path"]):
-        inferred = infer_schema(format_, options.path, tuple(plain.reader_options(format_).items()))
+        inferred = infer_schema(kind_of(format_, plain), options.path)
     table.check_columns(inferred)
     types = table.columns.types
     if table.word != STREAM:

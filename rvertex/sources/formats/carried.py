@@ -38,7 +38,7 @@ def columns_that_repeat(spec: SourceSpec, units: Sequence[Unit]) -> tuple[str, .
     source are left to its reader.
     """
     unit = next((u for u in units if (u.rows or 0) >= ROWS_MIN), None)
-    if not spec.traits.has_row_groups or unit is None:
+    if not spec.kind.has_row_groups or unit is None:
         return ()
     times = (spec.vs, spec.ve)
     wanted = [f.name for f in spec.schema if pa.types.is_string(f.type) and f.name not in times]

@@ -29,7 +29,6 @@ from rvertex.sources.formats.rows.text_encoding import (
     NO_TEXT_IN,
     UTF_8,
     check_text,
-    encoding_of,
     open_text,
 )
 from rvertex.sources.formats.rows.text_values import (
@@ -38,6 +37,7 @@ from rvertex.sources.formats.rows.text_values import (
     times_as_text,
     with_values,
 )
+from rvertex.sources.spec import Csv
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,6 @@ BLOCK_BYTES = 4 << 20
 # A setting of the process; there is no limit, as in Arrow, which reads the rows
 csv.field_size_limit(1 << 40)
 #: The empty text, and texts that R, pandas and SQL write for a missing value.
-NULL_VALUES = ",NA,N/A,NULL,null,NaN,nan,None"
 _NOT_NULL = ', and null_values= does not name ""'
 _WRONG_COUNT = "{} fields where the header has {}"
 BOM = b"\xef\xbb\xbf"
@@ -60,8 +59,9 @@ class CsvUnits:
 
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
-        self._delimiter = str(spec.option("delimiter", ","))
-        self._encoding = encoding_of(dict(spec.options))
+        assert isinstance(spec.kind, Csv), spec.kind
+        self._delimiter, self._encoding = spec.kind.delimiter, spec.kind.encoding
+        self._nulls = list(spec.kind.null_values)
         self._convert = self._converted(decimals_as_text(spec.columns))
         #: Whether a piece had times that the parser cannot read as their columns' types.
         self._reads_times_as_text = False
@@ -190,11 +190,10 @@ class CsvUnits:
 
     def _converted(self, columns: pa.Schema) -> pacsv.ConvertOptions:
         """Return the options for reading these columns."""
-        nulls = str(self._spec.option("null_values", NULL_VALUES)).split(",")
         return pacsv.ConvertOptions(
             include_columns=columns.names,
             column_types=columns,
-            null_values=nulls,
+            null_values=self._nulls,
             strings_can_be_null=True,
         )
 

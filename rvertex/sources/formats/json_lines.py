@@ -28,7 +28,6 @@ from rvertex.sources.formats.rows.text_encoding import (
     NO_TEXT_IN,
     UTF_8,
     check_text,
-    encoding_of,
     open_text,
 )
 from rvertex.sources.formats.rows.text_values import (
@@ -36,6 +35,7 @@ from rvertex.sources.formats.rows.text_values import (
     times_as_text,
     with_values,
 )
+from rvertex.sources.spec import Json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,7 +57,8 @@ class JsonUnits:
 
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
-        self._encoding = encoding_of(dict(spec.options))
+        assert isinstance(spec.kind, Json), spec.kind
+        self._encoding = spec.kind.encoding
         #: The last piece: its bytes, the number of its first row, and the number of its first line.
         #: Below: its rows, once requested.
         self._piece: tuple[bytes, int, int] = b"", 0, 1

@@ -18,8 +18,8 @@ from rvertex.errors import CorruptSourceError
 from rvertex.sources.files import CODECS, first_line, open_random
 from rvertex.sources.formats import delimited, json_lines
 from rvertex.sources.formats.rows.csv_rows import whole_rows
-from rvertex.sources.formats.rows.text_encoding import UTF_8, encoding_of
-from rvertex.sources.spec import Unit
+from rvertex.sources.formats.rows.text_encoding import UTF_8
+from rvertex.sources.spec import Csv, Json, Unit
 
 if TYPE_CHECKING:
     from rvertex.sources.spec import SourceSpec
@@ -37,13 +37,15 @@ def split_units(spec: SourceSpec, path: str, version: FileVersion) -> list[Unit]
     """
     size = version.size_bytes
     cuts: list[int] = []
-    is_plain = encoding_of(dict(spec.options)) == UTF_8
+    kind = spec.kind
+    assert isinstance(kind, Csv | Json), kind
+    is_plain = kind.encoding == UTF_8
     if size >= 2 * UNIT_BYTES and is_plain and PurePosixPath(path).suffix.lower() not in CODECS:
         try:
-            if spec.format == "json":
+            if isinstance(kind, Json):
                 cuts = _json_cuts(path, size)
             else:
-                cuts = _csv_cuts(path, size, str(spec.option("delimiter", ",")))
+                cuts = _csv_cuts(path, size, kind.delimiter)
         except MemoryError:
             raise
         except (pa.ArrowException, OSError) as error:

@@ -1,25 +1,24 @@
 """The formats of sources by name: how to find columns and units, and how to read a unit.
 
-Properties of formats that planner and hosts need are in :data:`rvertex.sources.spec.TRAITS`.
-Kafka's messages are read as a log, so Kafka is not among these formats.
+Options and properties of formats are in :mod:`rvertex.sources.spec`. Kafka's messages are read as
+a log, so Kafka is not among these formats.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from rvertex.sources.files import list_files
-from rvertex.sources.formats.delimited import NULL_VALUES, CsvUnits
+from rvertex.sources.formats.delimited import CsvUnits
 from rvertex.sources.formats.first_rows.csv_look import infer_csv_schema
 from rvertex.sources.formats.json_lines import JsonUnits, infer_json_schema
 from rvertex.sources.formats.parquet import ParquetUnits, row_groups, schema_of
 from rvertex.sources.formats.ranges import split_units
 from rvertex.sources.formats.row_groups import excluded_by_folders
 from rvertex.sources.formats.row_log import LogUnits, log_schema, log_units
-from rvertex.sources.formats.rows.text_encoding import encoding_of
 from rvertex.sources.formats.rstream import (
     ItemUnits,
     RStreamUnits,
@@ -28,24 +27,33 @@ from rvertex.sources.formats.rstream import (
     stream_units,
 )
 from rvertex.sources.formats.text import TEXT_SCHEMA, TextUnits, counted_files
+from rvertex.sources.spec import (
+    Csv,
+    Json,
+    Parquet,
+    PlanItems,
+    PushedRows,
+    SourceKind,
+    Streams,
+    Text,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from rvertex.sources.formats.rows.unit_reader import UnitReader
-    from rvertex.sources.spec import Format, OptionValue, SourceSpec, Unit
+    from rvertex.sources.spec import Format, SourceSpec, Unit
     from rvertex.sources.versions import FileVersion
-
-    Options = Mapping[str, OptionValue]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFormat:
     """How sources of one format are inspected and read. Each function raises a reader's errors."""
 
-    #: Returns the columns at a path, given the reader options. If the format has files, the path is
-    #: a file.
-    columns: Callable[[str, Options], pa.Schema]
+    #: The record of its options.
+    kind: type[SourceKind]
+    #: Returns the columns at a path. If the format has files, the path is a file.
+    columns: Callable[[str, Any], pa.Schema]
     #: Returns all units of a source, in the order of its rows.
     units: Callable[[SourceSpec], tuple[Unit, ...]]
     #: Opens a reader: ``reader(spec, batch_rows)``.
@@ -59,7 +67,7 @@ class SourceFormat:
 def _files(spec: SourceSpec) -> dict[str, FileVersion]:
     """Return the files that folder filters do not exclude; the first file if they exclude all."""
     files = list_files(spec.format, spec.path)
-    kept = {p: v for p, v in files.items() if not excluded_by_folders(spec, p, spec.folders)}
+    kept = {p: v for p, v in files.items() if not excluded_by_folders(spec, p, spec.files.folders)}
     # The filter after the source drops the rows of that file
     return kept or dict(list(files.items())[:1])
 
@@ -74,37 +82,37 @@ def _ranges(spec: SourceSpec) -> tuple[Unit, ...]:
     return tuple(u for path, version in files.items() for u in split_units(spec, path, version))
 
 
-def _csv_columns(path: str, options: Options) -> pa.Schema:
-    nulls = str(options.get("null_values", NULL_VALUES))
-    return infer_csv_schema(path, str(options.get("delimiter", ",")), nulls, encoding_of(options))
-
-
 FORMATS: dict[Format, SourceFormat] = {
     "parquet": SourceFormat(
+        kind=Parquet,
         columns=lambda path, _: schema_of(path),
         units=_row_groups,
         reader=ParquetUnits,
         row_us=0.02,
     ),
     "csv": SourceFormat(
-        columns=_csv_columns,
+        kind=Csv,
+        columns=infer_csv_schema,
         units=_ranges,
         reader=lambda spec, _: CsvUnits(spec),
         row_us=0.3,
     ),
     "json": SourceFormat(
-        columns=lambda path, options: infer_json_schema(path, encoding_of(options)),
+        kind=Json,
+        columns=lambda path, kind: infer_json_schema(path, kind.encoding),
         units=_ranges,
         reader=lambda spec, _: JsonUnits(spec),
         row_us=1.0,
     ),
     "text": SourceFormat(
+        kind=Text,
         columns=lambda *_: TEXT_SCHEMA,
         units=lambda spec: counted_files(list_files(spec.format, spec.path)),
         reader=lambda *_: TextUnits(),
         row_us=0.2,
     ),
     "items": SourceFormat(
+        kind=PlanItems,
         columns=lambda *_: pa.schema([]),
         units=item_units,
         reader=lambda spec, _: ItemUnits(spec),
@@ -112,6 +120,7 @@ FORMATS: dict[Format, SourceFormat] = {
         has_files=False,
     ),
     "rstream": SourceFormat(
+        kind=Streams,
         columns=lambda path, _: stream_schema(path),
         units=lambda spec: stream_units(spec.path),
         reader=lambda spec, _: RStreamUnits(spec),
@@ -119,6 +128,7 @@ FORMATS: dict[Format, SourceFormat] = {
         has_files=False,
     ),
     "log": SourceFormat(
+        kind=PushedRows,
         columns=lambda path, _: log_schema(path),
         units=lambda spec: log_units(spec.path),
         reader=lambda spec, _: LogUnits(spec),

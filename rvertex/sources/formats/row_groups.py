@@ -87,7 +87,7 @@ def marked(partition: SourcePartition) -> SourcePartition:
 
 def times_of(spec: SourceSpec, units: Sequence[Unit], files_max: int) -> tuple[int, int] | None:
     """Return the least and the greatest start of an event, by the statistics of some files."""
-    if not spec.traits.has_row_groups or not isinstance(spec.vs, str) or not units:
+    if not spec.kind.has_row_groups or not isinstance(spec.vs, str) or not units:
         return None
     by_path: dict[str, list[Unit]] = {}
     for unit in units:
@@ -106,11 +106,11 @@ def times_of(spec: SourceSpec, units: Sequence[Unit], files_max: int) -> tuple[i
 
 def _asks_for_marks(spec: SourceSpec) -> bool:
     """Return whether the source has columns that few units need and others may lack (null)."""
-    if spec.on_bad_row != "fail" or spec.checks_values:
+    if spec.checks.on_bad_row != "fail" or spec.checks.of_values:
         return False
-    if {spec.vs, spec.ve} & {*spec.folder_columns}:
+    if {spec.vs, spec.ve} & {*spec.files.folder_columns}:
         return False
-    keeps_more = spec.traits.has_row_groups and spec.late_schema is not None
+    keeps_more = spec.kind.has_row_groups and spec.late_schema is not None
     return bool(spec.wanted) or (keeps_more and isinstance(spec.vs, str))
 
 
@@ -151,7 +151,7 @@ def excluded_by_folders(spec: SourceSpec, path: str, bounds: Sequence[Bound]) ->
     values = folder_values(spec.path, path) if bounds else {}
     for bound in bounds:
         name = bound.column
-        if name not in spec.folder_columns:
+        if name not in spec.files.folder_columns:
             continue
         value = value_of(path, name, values.get(name), spec.columns.field(name).type)
         if value.null_count:

@@ -46,7 +46,7 @@ from rvertex.errors import (
 )
 from rvertex.sources.files import first_line, open_random
 from rvertex.sources.formats.rows.line_rows import Origin
-from rvertex.sources.spec import Unit
+from rvertex.sources.spec import PlanItems, Unit
 from rvertex.sources.versions import local_path, version_of
 
 if TYPE_CHECKING:
@@ -103,21 +103,21 @@ def stream_schema(path: str) -> pa.Schema:
 
 def item_units(spec: SourceSpec) -> tuple[Unit, ...]:
     """Return a single unit that has all items."""
-    assert spec.items is not None
-    return (Unit("", rows=spec.items.num_rows),)
+    assert isinstance(spec.kind, PlanItems), spec.kind
+    return (Unit("", rows=spec.kind.rows.num_rows),)
 
 
 class ItemUnits:
     """Reads the items of one source partition."""
 
     def __init__(self, spec: SourceSpec) -> None:
-        self._spec = spec
+        assert isinstance(spec.kind, PlanItems), spec.kind
+        self._rows = spec.kind.rows
 
     def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
         """Yield all items."""
         del unit
-        assert self._spec.items is not None
-        yield self._spec.items
+        yield self._rows
 
     def origin(self, unit: Unit, row: int) -> Origin:
         """Return the item's number, from 1."""

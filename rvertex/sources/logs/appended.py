@@ -72,7 +72,7 @@ class AppendedRows:
         events = to_events(self._spec, rows, path, 0)
         if not isinstance(events, RowFault):
             return LogRows(positions, events, items.next_seq)
-        if self._spec.on_bad_row == "fail":
+        if self._spec.checks.on_bad_row == "fail":
             k, fault = first_fault(self._spec, rows, path, events)
             at = items.first_seq + k + 1
             raise SourceRowError(path, at, None, fault.column, fault.value, fault.reason)

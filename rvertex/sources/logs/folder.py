@@ -8,7 +8,7 @@ file's name assigns it to one.
 
 Invariants: (1) a file is read once, completely, in the version of its entry; another version is an
 error, also after the file was read; (2) the log ends after its last file, if the newest scan found
-no other file. ``LogSpec.taken_files`` defines whether files may be deleted once they were read.
+no other file. ``LiveFolder.taken_files`` defines whether files may be deleted once they were read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rvertex.sources.formats.rows.bad_rows import DEAD, bad_of, dead_rows, witho
 from rvertex.sources.logs.errors import FileTakenError, LostInputError
 from rvertex.sources.logs.protocol import ORIGIN, FoundFile, LogEnd, LogRows
 from rvertex.sources.readers import open_reader
-from rvertex.sources.spec import SourcePartition, Unit
+from rvertex.sources.spec import LiveFolder, SourcePartition, Unit
 from rvertex.sources.versions import SEVERAL
 
 if TYPE_CHECKING:
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
 
 #: Bits of a position for the row within its file: at most 2**32 rows per file.
 ROW_BITS = 32
-POLL_EVERY_US = 1_000_000
-#: Options of the source.
-PARTITIONS, POLL_EVERY = "log_partitions", "poll_every_us"
 #: Rows that are read ahead per partition.
 AHEAD_ROWS = 65_536
 #: Most files that are added with one decision.
@@ -56,8 +53,8 @@ ENTERED_MAX = 1_000
 
 def folder_units(spec: SourceSpec) -> tuple[Unit, ...]:
     """Return the folder's partitions, whose number is an option of the source."""
-    count = int(spec.option(PARTITIONS, 1))
-    return tuple(Unit(spec.path, stream=k) for k in range(count))
+    assert isinstance(spec.live, LiveFolder), spec.live
+    return tuple(Unit(spec.path, stream=k) for k in range(spec.live.partitions))
 
 
 def partition_of_file(path: str, partitions: int) -> int:
@@ -116,10 +113,10 @@ class FolderLog:
     ) -> None:
         self._spec, self._clock, self._wake = source.spec, clock, wake
         self._background = background
-        self._count = int(self._spec.option(PARTITIONS, 1))
-        assert self._spec.log is not None, self._spec.path
-        self._rule = self._spec.log.taken_files
-        self._poll_s = int(self._spec.option(POLL_EVERY, POLL_EVERY_US)) / 1e6
+        live = source.spec.live
+        assert isinstance(live, LiveFolder), live
+        self._count, self._rule = live.partitions, live.taken_files
+        self._poll_s = live.poll_every_us / 1e6
         rows = zip(source.units, positions, strict=True)
         self._partitions = [_Partition(unit.stream, position) for unit, position in rows]
         #: The files that were added, with their versions.
@@ -284,8 +281,7 @@ class FolderLog:
         self, files: Sequence[tuple[str, FileVersion | None]], first: int, rows: int
     ) -> pa.RecordBatch | None:
         """Return the file of each row, if rows may become dead letters; else None."""
-        assert self._spec.log is not None
-        if not self._spec.log.keeps_origins:
+        if not self._spec.checks.keeps_origins:
             return None
         path = files[first >> ROW_BITS][0]
         sources = pa.repeat(path, rows)
@@ -323,7 +319,7 @@ class FolderLog:
         """Return the next rows of the file; None at its end. Call it in the background only."""
         if state.reader is None:
             path, version = state.files[state.read_to >> ROW_BITS]
-            has_groups = self._spec.traits.has_row_groups
+            has_groups = self._spec.kind.has_row_groups
             units = row_groups(path, version) if has_groups else [Unit(path, version=version)]
             row = state.read_to & ((1 << ROW_BITS) - 1)
             state.reader = open_reader(SourcePartition(self._spec, tuple(units), 0), row)

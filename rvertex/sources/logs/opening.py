@@ -100,7 +100,7 @@ def discover_units(spec: SourceSpec) -> tuple[Unit, ...]:
         StreamEngineError: as :func:`rvertex.sources.discover.discover`.
     """
     return (
-        discover(spec) if spec.log is None else LIVE_SOURCES.get(spec.format, _FOLDER).units(spec)
+        discover(spec) if spec.live is None else LIVE_SOURCES.get(spec.format, _FOLDER).units(spec)
     )
 
 

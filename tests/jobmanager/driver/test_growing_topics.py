@@ -17,7 +17,7 @@ from rstream.clock import ManualClock
 from rstream.log.background import InlineBackground
 from rstream.store.memory_blobs import MemoryBlobs
 from rvertex.sources.logs.errors import LogUnreachableError
-from rvertex.sources.spec import Unit
+from rvertex.sources.spec import Topic, Unit
 from rvertex.vertex.spec import OutputEdge, VertexId
 from tests.support.logs import log_vertex
 from tests.support.queries import stateless
@@ -37,7 +37,7 @@ def reader(k: int) -> VertexSpec:
     path = f"kafka://servers/{k}"
     source = replace(
         spec.source,
-        spec=replace(spec.source.spec, format="kafka", path=path),
+        spec=replace(spec.source.spec, kind=Topic("json", ()), path=path),
         units=(Unit(path, stream=0, log_partitions=1),),
     )
     out = (OutputEdge((f"out{k}",), (f"out{k}",), (), "async", is_sink=True),)

@@ -12,6 +12,7 @@ import jobmanager
 from planner import Stream, col
 from planner.errors import InvalidPlanError, UnknownColumnError
 from planner.logical.nodes import Source
+from rvertex.sources.spec import Live, Topic
 
 if TYPE_CHECKING:
     from rvertex.sources.spec import SourceSpec
@@ -36,12 +37,11 @@ def source(**given: Any) -> SourceSpec:
 
 def test_a_topic_is_a_live_source() -> None:
     spec = source(idle="clock", idle_after="5s", on_lost="skip", config={"client.id": "me"})
-    assert spec.log is not None
-    assert (spec.log.idle, spec.log.idle_after_us, spec.log.on_lost) == ("clock", 5_000_000, "skip")
-    assert dict(spec.log.config) == {"bootstrap.servers": "b:9092", "client.id": "me"}
-    assert not spec.log.is_bounded
+    assert spec.live == Live("clock", 5_000_000, "skip")
+    config = (("bootstrap.servers", "b:9092"), ("client.id", "me"))
+    assert spec.kind == Topic("json", config)
+    assert spec.is_endless
     assert spec.columns == spec.schema == pa.schema([("t", pa.int64()), ("x", pa.float64())])
-    assert dict(spec.options) == {"start": "earliest"}
 
 
 def test_what_the_log_knows_is_read_where_it_is_asked_for() -> None:
@@ -59,16 +59,12 @@ def test_what_the_log_knows_is_read_where_it_is_asked_for() -> None:
 
 def test_places_are_written_down_for_planning() -> None:
     spec = source(start={1: 7, 0: 3}, until="2013-01-01")
-    assert spec.log is not None
-    assert spec.log.is_bounded
-    assert dict(spec.options) == {
-        "start": 'offsets:{"0": 3, "1": 7}',
-        "until": "time:1356998400000000",
-    }
-    assert dict(source(start="latest", away_max="1m").options) == {
-        "start": "latest",
-        "away_max_us": 60_000_000,
-    }
+    config = (("bootstrap.servers", "b:9092"),)
+    until = 1_356_998_400_000_000
+    assert spec.kind == Topic("json", config, start=((0, 3), (1, 7)), until=until)
+    assert not spec.is_endless
+    spec = source(start="latest", away_max="1m")
+    assert spec.kind == Topic("json", config, start="latest", away_max_us=60_000_000)
 
 
 def test_avro_has_columns_of_its_own_or_a_registry() -> None:

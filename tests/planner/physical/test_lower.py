@@ -23,7 +23,7 @@ from planner.physical.lower import lower
 from rvertex.operators.joins.inner import TemporalJoin
 from rvertex.operators.project import Project
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
-from rvertex.sources.spec import SourceSpec, Unit
+from rvertex.sources.spec import SourceKind, SourceSpec, Streams, Topic, Unit
 from tests.rooms import ROOT
 from tests.support.plan_runner import answer
 from tests.support.queries import QUERIES, bids, sales
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from planner.physical.plan import PhysicalPlan
-    from rvertex.sources.spec import Format
 
 
 def plan_of(query: Query, parallelism: int = 2) -> PhysicalPlan:
@@ -215,9 +214,9 @@ def test_plans_survive_pickling(name: str) -> None:
     assert plan_of(query) == plan
 
 
-@pytest.mark.parametrize(("name", "is_same"), [("kafka", False), ("rstream", True)])
+@pytest.mark.parametrize(("kind", "is_same"), [(Topic("json", ()), False), (Streams(), True)])
 def test_where_a_log_begins_is_of_its_meaning_unless_that_is_its_beginning(
-    name: Format, is_same: bool
+    kind: SourceKind, is_same: bool
 ) -> None:
     """Another start position of a topic means other rows.
 
@@ -226,7 +225,7 @@ def test_where_a_log_begins_is_of_its_meaning_unless_that_is_its_beginning(
     kept = pa.schema({"t": pa.int64()})
     topic = Stream.from_kafka("t", servers="b:1", schema=kept, vs="t", delay="1s")
     assert isinstance(topic.plan, Source)
-    spec = replace(topic.plan.spec, format=name)
+    spec = replace(topic.plan.spec, kind=kind)
     stream = Stream(replace(topic.plan, spec=spec))
     plans = [
         lower(stream.to_parquet(), root="r", discover=lambda _, at=at: [Unit("t", first_seq=at)])

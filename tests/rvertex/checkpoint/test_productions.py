@@ -37,7 +37,7 @@ from rvertex.operators.protocol import OperatorState, Stateless
 from rvertex.operators.user.apply import Apply
 from rvertex.operators.user.transform import UserOperator
 from rvertex.sources.discover import discover
-from rvertex.sources.spec import SourcePartition, SourceSpec
+from rvertex.sources.spec import PlanItems, SourcePartition, SourceSpec
 from rvertex.user_code.code import UserCode
 from rvertex.user_code.context import Drawn
 from rvertex.vertex.rvertex import StepResult
@@ -98,13 +98,12 @@ def vertex(operators: list[OperatorSpec], recovery: Recovery) -> VertexSpec:
     for t in range(ROWS):
         items += [ev(t, k=t % 7), *([cti(t + 1)] if t % 4 == 0 else [])]
     source = SourceSpec(
-        format="items",
+        kind=PlanItems(make_items(items, PAYLOAD)),
         path="",
         schema=PAYLOAD,
         columns=pa.schema([]),
         vs=None,
         cti_every_us=5,
-        items=make_items(items, PAYLOAD),
     )
     return VertexSpec(
         id=VertexId("v.0"),

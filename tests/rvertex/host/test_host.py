@@ -36,7 +36,7 @@ from rvertex.operators.filter import Filter
 from rvertex.operators.horizon import chain_horizon
 from rvertex.operators.joins.inner import TemporalJoin
 from rvertex.operators.windows.hopping import WindowAggregate
-from rvertex.sources.spec import SourcePartition, SourceSpec, Unit
+from rvertex.sources.spec import PlanItems, SourcePartition, SourceSpec, Unit
 from rvertex.vertex.spec import InputChannel, OutputEdge, Recovery, VertexId, VertexSpec
 from tests.support.builders import Item, cti, ev, make_items
 from tests.support.exact import assert_same_items
@@ -72,9 +72,7 @@ def edge(stream: str, durability: Any) -> OutputEdge:
 
 
 def source(name: str, items: pa.RecordBatch, *outputs: OutputEdge) -> VertexSpec:
-    spec = SourceSpec(
-        format="items", path="", schema=PAYLOAD, columns=pa.schema([]), vs=None, items=items
-    )
+    spec = SourceSpec(PlanItems(items), "", PAYLOAD, pa.schema([]), vs=None)
     return VertexSpec(
         id=VertexId(name),
         stage=name,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from rvertex.sources.discover import assign, discover
+from rvertex.sources.formats.registry import FORMATS
 from rvertex.sources.readers import open_reader
-from rvertex.sources.spec import SourcePartition, SourceSpec
+from rvertex.sources.spec import Checks, SourcePartition, SourceSpec
 
 if TYPE_CHECKING:
     from rvertex.sources.spec import Format
@@ -18,9 +19,13 @@ COLUMNS = pa.schema([("time", pa.int64()), ("k", pa.string()), ("x", pa.float64(
 
 
 def make_spec(format: Format, path: object, **changes: Any) -> SourceSpec:
-    """A source of (time, k, x) rows."""
-    fields: dict[str, Any] = {"schema": COLUMNS, "columns": COLUMNS, "vs": "time"} | changes
-    return SourceSpec(format, str(path), **fields)
+    """A source of (time, k, x) rows. ``changes``: of the source, its kind and its checks."""
+    given: dict[str, Any] = {"schema": COLUMNS, "columns": COLUMNS, "vs": "time"} | changes
+    kind, checks = (
+        record(**{f.name: given.pop(f.name) for f in fields(record) if f.name in given})
+        for record in (FORMATS[format].kind, Checks)
+    )
+    return SourceSpec(kind, str(path), checks=checks, **given)
 
 
 def only_partition(spec: SourceSpec, *, is_watched: bool = True) -> SourcePartition:

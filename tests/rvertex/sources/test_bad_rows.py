@@ -26,7 +26,7 @@ from rvertex.sources.formats import delimited, json_lines, ranges
 from rvertex.sources.formats.rows import csv_rows
 from rvertex.sources.formats.rows.bad_rows import DEAD, bad_of, without_bad
 from rvertex.sources.readers import open_reader
-from rvertex.sources.spec import NOT_NULL, SourcePartition
+from rvertex.sources.spec import Csv, Json, SourcePartition
 from rvertex.vertex.dead_letters import dead_letter_payload
 from rvertex.vertex.reorder import late_payload
 from rvertex.vertex.source_input import SourceInput, source_sides
@@ -73,7 +73,7 @@ SPEC = {"schema": COLUMNS, "columns": COLUMNS, "vs": "time"}
 
 
 def spec_of(format: str, path: Path, policy: str) -> SourceSpec:
-    return make_spec(format, path, options=(("on_bad_row", policy),))  # type: ignore[arg-type]
+    return make_spec(format, path, on_bad_row=policy)  # type: ignore[arg-type]
 
 
 def write(format: str, path: Path, rows: list[bytes]) -> None:
@@ -196,8 +196,8 @@ def test_a_null_in_a_column_that_has_to_have_values_is_bad(
     rows["json"] += [b'{"time": 2, "x": 2}', b'{"time": 3, "k": "c"}']
     path = tmp_path / f"a.{format}"
     write(format, path, rows[format])
-    options = {"on_bad_row": "skip", NOT_NULL: '["k"]', "null_values": ""}
-    spec = make_spec(format, path, options=tuple(options.items()))  # type: ignore[arg-type]
+    nulls: dict[str, Any] = {"null_values": ("",)} if format == "csv" else {}
+    spec = make_spec(format, path, on_bad_row="skip", not_null=("k",), **nulls)  # type: ignore[arg-type]
     found = read(only_partition(spec, is_watched=False), rows_max=rows_max)
     assert [found[0], found[2]] == [(1, "a", 1.0), (3, "c", None)]
     assert (found[1]["column"], found[1]["line"]) == ("k", 3 if format == "csv" else 2)
@@ -209,7 +209,7 @@ def test_values_of_parquet_that_are_not_of_the_type_asked_for(tmp_path: Path) ->
     xs = ["1", "z", "0.5", "q", None]
     table = pa.table({"time": [1, 2, None, 4, 5], "k": ["a"] * 5, "x": xs})
     pq.write_table(table, path, row_group_size=2)
-    spec = make_spec("parquet", path, options=(("on_bad_row", "skip"),), casts=("x",))
+    spec = make_spec("parquet", path, on_bad_row="skip", casts=("x",))
     found = read(only_partition(spec))
     assert [row for row in found if isinstance(row, tuple)] == [(1, "a", 1.0), (5, "a", None)]
     bad = [row for row in found if not isinstance(row, tuple)]
@@ -223,10 +223,10 @@ def test_values_of_parquet_that_are_not_of_the_type_asked_for(tmp_path: Path) ->
 def test_bad_lines_do_not_decide_the_types(tmp_path: Path) -> None:
     lines = [b'{"t": 1, "x": 1}', b"{", b'{"t": 2, "x": "a"}', b'{"t": 3, "y": 0.5}']
     (tmp_path / "a.json").write_bytes(b"\n".join(lines) + b"\n")
-    found = infer_schema("json", str(tmp_path / "a.json"))
+    found = infer_schema(Json(), str(tmp_path / "a.json"))
     assert found == pa.schema([("t", pa.int64()), ("x", pa.int64()), ("y", pa.float64())])
     (tmp_path / "a.csv").write_bytes(b"t,x\n1,1\n2\n3,0.5,7\n4,0.5\n")
-    found = infer_schema("csv", str(tmp_path / "a.csv"))
+    found = infer_schema(Csv(), str(tmp_path / "a.csv"))
     assert found == pa.schema([("t", pa.int64()), ("x", pa.float64())])
 
 
@@ -239,9 +239,9 @@ def test_a_last_line_without_its_end_is_looked_at_for_types(tmp_path: Path) -> N
     }
     for data, types in cases.items():
         (tmp_path / "a.csv").write_bytes(data)
-        assert infer_schema("csv", str(tmp_path / "a.csv")).types == types
+        assert infer_schema(Csv(), str(tmp_path / "a.csv")).types == types
     (tmp_path / "a.json").write_bytes(b'{"t": 1, "x": 1}\n{"t": 2, "x": 0.5, "y": 1}')
-    found = infer_schema("json", str(tmp_path / "a.json"))
+    found = infer_schema(Json(), str(tmp_path / "a.json"))
     assert found == pa.schema([("t", pa.int64()), ("x", pa.float64()), ("y", pa.int64())])
 
 
@@ -277,9 +277,7 @@ def test_a_source_gives_the_same_wherever_it_is_cut_and_restored(
     rows = data.draw(st.lists(st.sampled_from(list(JSON)), min_size=1, max_size=12))
     path = tmp_path / "a.json"
     write("json", path, rows)
-    spec = make_spec(
-        "json", path, options=(("on_bad_row", "dead_letter"),), delay_us=1, cti_every_us=2
-    )
+    spec = make_spec("json", path, on_bad_row="dead_letter", delay_us=1, cti_every_us=2)
     partition = only_partition(spec, is_watched=False)
     whole = run(partition, [len(rows)], restores=False)
     cuts = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=8))
@@ -293,7 +291,7 @@ def test_a_source_that_replays_has_counted_the_bad_rows_before(tmp_path: Path) -
     path = tmp_path / "a.json"
     good, bad = b'{"time": 1, "k": "a", "x": 0.5}', b"null"
     write("json", path, [bad, good, bad, good])
-    spec = make_spec("json", path, options=(("on_bad_row", "dead_letter"),))
+    spec = make_spec("json", path, on_bad_row="dead_letter")
     partition = only_partition(spec, is_watched=False)
     source, again = SourceInput(partition, sides=[]), SourceInput(partition, sides=[])
     batch = open_reader(partition, 0).read_next(3)
@@ -314,9 +312,7 @@ def test_a_source_whose_times_are_known_gives_the_same_wherever_it_is_cut(
     rows = [row for one in good for row in (one, *data.draw(bad))]
     path = tmp_path / "a.json"
     write("json", path, rows)
-    spec = make_spec(
-        "json", path, options=(("on_bad_row", "dead_letter"),), delay_us=7, cti_every_us=2
-    )
+    spec = make_spec("json", path, on_bad_row="dead_letter", delay_us=7, cti_every_us=2)
     places = data.draw(st.sets(st.integers(1, len(rows)), min_size=1, max_size=4))
     later = {p: [good.index(row) for row in rows[p:] if row in good] for p in places}
     least = {min([(9, 2, 3, 4, 5)[k] for k in ks], default=10): p for p, ks in later.items()}
@@ -398,8 +394,8 @@ def test_times_of_a_column_may_name_a_zone_or_not(
     path = tmp_path / "a.csv"
     path.write_bytes(b"time,at\n" + b"".join(b"1,%b\n" % at for at in rows))
     columns = pa.schema([("time", pa.int64()), ("at", pa.timestamp("us", zone))])
-    options = (("null_values", "n/a"), ("on_bad_row", "dead_letter"))
-    spec = make_spec("csv", path, schema=columns, columns=columns, options=options)
+    options: dict[str, Any] = {"null_values": ("n/a",), "on_bad_row": "dead_letter"}
+    spec = make_spec("csv", path, schema=columns, columns=columns, **options)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delimited, "BLOCK_BYTES", data.draw(st.sampled_from([1, 30, 1 << 20])))
         reader = open_reader(only_partition(spec, is_watched=False), 0)

@@ -15,6 +15,7 @@ import streamscope as ss
 from rvertex.errors import SourceRowError, SourceSchemaError
 from rvertex.sources.discover import discover, infer_schema
 from rvertex.sources.mixed import look
+from rvertex.sources.spec import Json, Parquet
 from tests.rvertex.sources.conftest import make_spec, only_partition, read_rows
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def test_a_field_twice_in_a_struct_is_refused(tmp_path: Path) -> None:
     row = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], fields=list(struct))
     pq.write_table(pa.table({"time": [1], "s": row}), tmp_path / "a.parquet")
     with pytest.raises(SourceSchemaError, match=r"column 's\.x': the file has this column more"):
-        infer_schema("parquet", str(tmp_path))
+        infer_schema(Parquet(), str(tmp_path))
 
 
 @pytest.mark.parametrize("struct_first", [True, False])
@@ -92,7 +93,7 @@ def test_a_json_key_twice_is_told_as_that(tmp_path: Path, line: str, told: str) 
 def test_fields_of_structs_that_only_later_files_have_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"time": 1, "s": {"x": 1}, "l": [{"y": 1}]}\n')
     (tmp_path / "b.json").write_text('{"time": 2, "s": {"x": 1, "z": 2}, "l": [{"w": 1}]}\n')
-    found = infer_schema("json", str(tmp_path))
+    found = infer_schema(Json(), str(tmp_path))
     spec = make_spec("json", tmp_path, columns=found, schema=found)
     (note,) = look(spec, discover(spec))
     assert "not read: s.z, l.w that the first file does not have, in 1 of 2 files" in note

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ from rvertex import errors
 from rvertex.sources.discover import discover, infer_schema
 from rvertex.sources.formats import json_lines
 from rvertex.sources.readers import open_reader
+from rvertex.sources.spec import Csv, Json, Parquet, Text
 from tests.rvertex.sources.conftest import COLUMNS, make_spec, only_partition, read_rows
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def test_a_row_of_another_shape_that_is_not_utf_8_leaves_the_types_as_they_are(
     """Arrow passes the row to Python as text to decide about skipping, which failed."""
     path = tmp_path / "a.csv"
     path.write_bytes(b"time,k,x\n1,a,1\n2,\xe9,2,2\n3,\xe9,3\n")
-    found = infer_schema("csv", str(path))
+    found = infer_schema(Csv(), str(path))
     assert [str(kind) for kind in found.types] == ["int64", "string", "int64"]
 
 
@@ -91,7 +91,7 @@ def test_a_bad_row_is_found_wherever_it_stands(tmp_path: Path, format: Format, p
 def test_an_empty_field_where_null_values_do_not_name_it(tmp_path: Path, nulls: str) -> None:
     path = tmp_path / "a.csv"
     path.write_text("time,k,x\n1,a,\n")
-    spec = replace(make_spec("csv", path), options=(("null_values", nulls),))
+    spec = make_spec("csv", path, null_values=nulls.split(","))
     if nulls == "":
         assert read_rows(only_partition(spec))
     else:
@@ -134,7 +134,7 @@ def test_a_number_in_a_column_of_times_that_is_text(tmp_path: Path) -> None:
 def test_json_that_is_not_in_lines(text: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(errors.CorruptSourceError, match="in one line; write each object in one"):
-        infer_schema("json", str(tmp_path / "a.json"))
+        infer_schema(Json(), str(tmp_path / "a.json"))
 
 
 def test_null_time_in_parquet_counts_over_row_groups(tmp_path: Path) -> None:
@@ -208,16 +208,16 @@ def test_other_corruption(tmp_path: Path) -> None:
     path.write_bytes(b"not gzip")
     failure(make_spec("csv", path), errors.CorruptSourceError)
     with pytest.raises(errors.CorruptSourceError, match=r"a\.csv\.gz"):
-        infer_schema("csv", str(path))
+        infer_schema(Csv(), str(path))
     (tmp_path / "a.json").write_text("{}}")
     with pytest.raises(errors.CorruptSourceError, match=r"a\.json"):
-        infer_schema("json", str(tmp_path / "a.json"))
+        infer_schema(Json(), str(tmp_path / "a.json"))
 
 
 def test_text_that_is_not_utf8(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"fine\nl\xffne\n")
-    columns = infer_schema("text", str(path))
+    columns = infer_schema(Text(), str(path))
     spec = make_spec("text", path, schema=columns, columns=columns, vs=None)
     error = failure(spec, errors.SourceRowError)
     assert (error.row, error.line, error.column) == (2, 2, "line")
@@ -229,7 +229,7 @@ def test_a_path_that_names_nothing(tmp_path: Path) -> None:
     with pytest.raises(errors.SourceNotFoundError, match="no non-empty csv file matches"):
         discover(make_spec("csv", tmp_path / "*.csv"))
     with pytest.raises(errors.SourceNotFoundError, match="no non-empty parquet file"):
-        infer_schema("parquet", str(tmp_path))
+        infer_schema(Parquet(), str(tmp_path))
 
 
 @pytest.mark.parametrize("format", ["parquet", "csv", "json", "text"])
@@ -271,7 +271,7 @@ def test_a_column_twice(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("a,a\n1,2\n")
     with pytest.raises(errors.SourceSchemaError, match="more than once"):
-        infer_schema("csv", str(path))
+        infer_schema(Csv(), str(path))
 
 
 def _good_csv(folder: Path) -> Path:
@@ -295,7 +295,7 @@ def _write_good(path: Path, format: Format) -> None:
 def test_a_file_that_is_not_text_is_told_in_printable_words(tmp_path: Path) -> None:
     path = tmp_path / "events.csv"
     path.write_bytes(b"PAR1,k\n1,a\n\x00\x07\x1b[2J,b,2,3\r\n")
-    columns = infer_schema("csv", str(path))
+    columns = infer_schema(Csv(), str(path))
     spec = make_spec("csv", path, schema=columns, columns=columns, vs="PAR1")
     assert str(failure(spec, errors.SourceRowError)).isprintable()
 

@@ -139,7 +139,7 @@ def from_file(path: Path, kind: pa.DataType, format: str) -> list[Any]:
         columns=columns,
         vs="id",
         casts=("v",),
-        options=(("on_bad_row", "skip"),),
+        on_bad_row="skip",
     )
     reader = open_reader(only_partition(spec, is_watched=False), 0)
     found: list[Any] = []

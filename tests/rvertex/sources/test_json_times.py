@@ -66,7 +66,7 @@ def read(
         schema=columns,
         columns=columns,
         vs="id",
-        options=(("on_bad_row", policy),),
+        on_bad_row=policy,
     )
     reader = open_reader(only_partition(spec, is_watched=False), 0)
     tables, wrong = [], []

@@ -197,8 +197,7 @@ def dirty(format: str, rng: random.Random) -> tuple[pa.Schema, list[bytes]]:
 
 
 def read(format: Any, path: Path, columns: pa.Schema, policy: str) -> list[str]:
-    options = (("on_bad_row", policy),)
-    spec = make_spec(format, path, schema=columns, columns=columns, vs=None, options=options)
+    spec = make_spec(format, path, schema=columns, columns=columns, vs=None, on_bad_row=policy)
     found: list[str] = []
     try:
         reader = open_reader(only_partition(spec, is_watched=False), 0)

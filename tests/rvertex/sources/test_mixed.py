@@ -15,7 +15,9 @@ import pytest
 
 from rvertex.errors import SourceRowError, SourceSchemaError
 from rvertex.sources.discover import discover, infer_schema
+from rvertex.sources.formats.registry import FORMATS
 from rvertex.sources.mixed import fits, look
+from rvertex.sources.spec import Parquet
 from tests.rvertex.sources.conftest import make_spec, only_partition, read_rows
 
 if TYPE_CHECKING:
@@ -206,7 +208,7 @@ def test_what_has_no_value_in_the_first_file_has_the_type_of_the_next(
     """Compared as text, the maximum of 9 and 10 would be 9."""
     for name, text in (("a", first), ("b", ""), ("c", "\0"), ("d", second)):
         (tmp_path / f"{name}.{'jsonl' if format == 'json' else format}").write_text(text)
-    schema = infer_schema(format, str(tmp_path))
+    schema = infer_schema(FORMATS[format].kind(), str(tmp_path))
     assert (schema.field("v").type, schema.field("w").type) == (pa.int64(), pa.string())
     assert schema.names == ["t", "v", "w"]
 
@@ -215,6 +217,6 @@ def test_the_columns_are_those_of_the_first_file(tmp_path: Path) -> None:
     pq.write_table(pa.table({"t": [1], "v": pa.nulls(1)}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"t": ["x"], "v": [2], "more": [3]}), tmp_path / "b.parquet")
     pq.write_table(pa.table({"t": [1], "v": ["x"]}), tmp_path / "c.parquet")
-    assert infer_schema("parquet", str(tmp_path)) == pa.schema(
+    assert infer_schema(Parquet(), str(tmp_path)) == pa.schema(
         [("t", pa.int64()), ("v", pa.int64())]
     )

@@ -19,9 +19,10 @@ from rstream.store.blobs import open_store
 from rvertex.errors import SourceNotFoundError
 from rvertex.sources.discover import assign, discover, infer_schema
 from rvertex.sources.formats import delimited, json_lines
+from rvertex.sources.formats.registry import FORMATS
 from rvertex.sources.formats.row_groups import marked
 from rvertex.sources.readers import open_reader
-from rvertex.sources.spec import Unit
+from rvertex.sources.spec import Csv, Parquet, Text, Unit
 from tests.rvertex.sources.conftest import COLUMNS, make_spec, only_partition, read_rows
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def test_a_partition_survives_pickling(partition: SourcePartition) -> None:
 @pytest.mark.parametrize("format", ["parquet", "csv", "json"])
 def test_schema_is_inferred(tmp_path: Path, format: Format) -> None:
     write(format, tmp_path)
-    assert infer_schema(format, str(tmp_path)) == COLUMNS
+    assert infer_schema(FORMATS[format].kind(), str(tmp_path)) == COLUMNS
 
 
 def test_units_are_dealt_round_robin(tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def test_columns_are_pruned_and_times_need_not_be_payload(tmp_path: Path) -> Non
 def test_lifetimes(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("from,to\n2013-01-01T00:00:00Z,2013-01-01T01:00:00Z\n")
-    columns = infer_schema("csv", str(path))
+    columns = infer_schema(Csv(), str(path))
     fields = {"schema": columns, "columns": columns, "vs": "from"}
     start = 1_356_998_400_000_000
     for ve, length in ((None, 1), (5, 5), ("to", 3_600_000_000)):
@@ -171,7 +172,7 @@ def test_other_files_are_cast_to_the_types_of_the_plan(tmp_path: Path) -> None:
     narrow = pa.table({"time": pa.array([1], pa.int32()), "x": pa.array([2.0], pa.float32())})
     narrow = narrow.append_column("k", pa.array(["v"]).dictionary_encode())
     pq.write_table(narrow, tmp_path / "a.parquet")
-    assert infer_schema("parquet", str(tmp_path)).field("k").type == pa.string()
+    assert infer_schema(Parquet(), str(tmp_path)).field("k").type == pa.string()
     rows = read_rows(only_partition(make_spec("parquet", tmp_path)))
     assert rows.to_pylist() == [{"_vs": 1, "_ve": 2, "time": 1, "k": "v", "x": 2.0}]
 
@@ -180,9 +181,9 @@ def test_csv_options_and_compression(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv.gz"
     with pa.output_stream(str(path), compression="gzip") as out:
         out.write(b"time\tk\tx\n1\t-\t2.5\n\n2\tb\t-\n")
-    options = (("delimiter", "\t"), ("null_values", "-"))
-    assert infer_schema("csv", str(path), options).names == ["time", "k", "x"]
-    rows = read_rows(only_partition(make_spec("csv", path, options=options)))
+    spec = make_spec("csv", path, delimiter="\t", null_values=("-",))
+    assert infer_schema(spec.kind, str(path)).names == ["time", "k", "x"]
+    rows = read_rows(only_partition(spec))
     assert rows["k"].to_pylist() == [None, "b"]
     assert rows["x"].to_pylist() == [2.5, None]
 
@@ -193,7 +194,7 @@ def test_text_lines_are_numbered_over_all_files(
     monkeypatch.setattr(json_lines, "CHUNK_BYTES", 10)
     (tmp_path / "a.txt").write_bytes(b"one\n\ntwo\r\nno end, and longer than a chunk")
     (tmp_path / "b.txt").write_bytes("grün\n".encode())
-    columns = infer_schema("text", str(tmp_path))
+    columns = infer_schema(Text(), str(tmp_path))
     spec = make_spec("text", tmp_path, schema=columns, columns=columns, vs=None)
     rows = read_rows(only_partition(spec))
     assert rows["line"].to_pylist() == ["one", "", "two", "no end, and longer than a chunk", "grün"]
@@ -210,7 +211,7 @@ def test_items_keep_their_kind_and_are_dealt_with_all_ctis() -> None:
     items = pa.RecordBatch.from_pylist(
         [dict(zip(names, row, strict=True)) for row in rows], schema=item_schema(payload)
     )
-    spec = make_spec("items", "", schema=payload, columns=pa.schema([]), vs=None, items=items)
+    spec = make_spec("items", "", schema=payload, columns=pa.schema([]), vs=None, rows=items)
     whole = only_partition(spec)
     assert read_rows(whole).to_pylist() == items.to_pylist()
     assert read_rows(whole, 2, rows_max=1).to_pylist() == items.to_pylist()[2:]

@@ -12,7 +12,7 @@ from rstream.items.batch import CTI, EVENT, KIND, VE, VS
 from rstream.types import INF_TIME
 from rvertex.checkpoint.codec import decode_snapshot, encode_snapshot
 from rvertex.sources.logs.protocol import LogRows
-from rvertex.sources.spec import LogSpec, SourcePartition, SourceSpec, Unit
+from rvertex.sources.spec import Live, SourcePartition, SourceSpec, Streams, Unit
 from rvertex.vertex.rvertex import RVertex
 from tests.support.budget import examples
 from tests.support.logs import PAYLOAD, log_vertex
@@ -43,14 +43,14 @@ class Follower:
     def __init__(self) -> None:
         spec = log_vertex(1, delay_us=0, cti_every_us=4, replays=False)
         followed = SourceSpec(
-            format="rstream",
+            kind=Streams(),
             path="",
             schema=PAYLOAD,
             columns=PAYLOAD,
             vs=None,
             late="error",
             cti_every_us=4,
-            log=LogSpec(idle="wait"),
+            live=Live(idle="wait"),
         )
         source = SourcePartition(followed, (Unit("", stream=0),), 0)
         self.spec = replace(spec, source=source, outputs=spec.outputs[:1])

@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.sources.logs.protocol import LogEnd
-from rvertex.sources.spec import LogSpec
+from rvertex.sources.spec import Live
 from rvertex.vertex.idle import (
     CONFIRMED_S,
     GRANT_MIN_US,
@@ -58,7 +58,7 @@ def asked(
         for at_s in (NOW_S - 20, NOW_S):
             at_us = NOW_US - int((NOW_S - at_s) * S)
             looks.note(Look(at_s, at_us, tuple(p.rows_frontier for p in partitions), others_us))
-    rules = LogSpec(idle=policy, idle_after_us=2 * S)
+    rules = Live(idle=policy, idle_after_us=2 * S)
     return promises(rules, partitions, looks, delay_us)
 
 
@@ -184,7 +184,7 @@ def test_partitions_that_are_silent_by_turns_do_not_climb_on_each_others_promise
             for k in range(2)
         ]
         looks.note(Look(now_s, 0, tuple(rows), None))
-        rules = LogSpec(idle="follow", idle_after_us=int(idle_after_s * S))
+        rules = Live(idle="follow", idle_after_us=int(idle_after_s * S))
         for k, time in promises(rules, partitions, looks, delay_us).items():
             promised[k] = time
     assert min(promised) > NOW_US - delay_us

@@ -20,7 +20,7 @@ from rvertex.operators.horizon import chain_horizon
 from rvertex.operators.protocol import OperatorState
 from rvertex.operators.windows.hopping import PartialAggregate
 from rvertex.operators.windows.session_phases import PartialSession
-from rvertex.sources.spec import SourceSpec
+from rvertex.sources.spec import PlanItems, SourceSpec
 from rvertex.vertex.replay import POINTS_MAX, ReplayPoints
 from rvertex.vertex.rvertex import RVertex
 from rvertex.vertex.spec import Recovery, Snapshot, VertexSpec
@@ -66,9 +66,8 @@ def joining() -> VertexSpec:
 
 def item_source() -> VertexSpec:
     """A source of items with their own CTIs, before the aggregate of :func:`source_vertex`."""
-    spec = SourceSpec(
-        format="items", path="", schema=LEFT, columns=pa.schema([]), vs=None, cti_every_us=4
-    )
+    kind = PlanItems(make_items([], LEFT))
+    spec = SourceSpec(kind, "", LEFT, pa.schema([]), vs=None, cti_every_us=4)
     operators = list(source_vertex().operators)
     return replayed(vertex_spec([LEFT], operators, source=spec, channel_ports=[]), 1)
 

@@ -17,6 +17,7 @@ from jobmanager.state.job_state import OPEN_STATES
 from rstream.errors import StreamEngineError
 from rstream.secret_values import without_user
 from rvertex.sinks.spec import name_of
+from rvertex.sources.spec import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,11 +110,11 @@ def inputs_of(plan: PhysicalPlan) -> list[dict[str, str]]:
         if vertex.source is None or not vertex.source.spec.path:
             continue
         spec = vertex.source.spec
-        if spec.log is None:
-            inputs.append(_dataset(spec.path))
+        if isinstance(spec.kind, Topic):
+            servers = dict(spec.kind.config)["bootstrap.servers"]
+            inputs.append({"namespace": f"kafka://{servers}", "name": spec.path})
         else:
-            servers = dict(spec.log.config).get("bootstrap.servers", spec.format)
-            inputs.append({"namespace": f"{spec.format}://{servers}", "name": spec.path})
+            inputs.append(_dataset(spec.path))
     return [dict(pair) for pair in dict.fromkeys(tuple(one.items()) for one in inputs)]
 
 

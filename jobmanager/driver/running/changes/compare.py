@@ -19,6 +19,7 @@ from rstream.items.dictionaries import plain_schema
 from rvertex.checkpoint.conversion import pairs_of, words_of_field
 from rvertex.checkpoint.value_log import draws_values
 from rvertex.sinks.spec import name_of
+from rvertex.sources.spec import Checks, Live, SourceKind, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,11 @@ if TYPE_CHECKING:
 _HASH_DIGITS = 12
 #: Fields of a source that follow from its paths and from the columns that the query reads.
 _OF_COLUMNS = frozenset({"schema", "columns", "late_schema", "keep", "sorts", "casts", "wanted"})
-_OF_PLACES = frozenset({"cti_every_us", "shown", "given", "latest_us", "path", "items"})
+_OF_PLACES = frozenset({"cti_every_us", "shown", "given", "latest_us", "path", "rows"})
+#: Rules of a live source.
+_OF_LIVE = frozenset(f.name for f in fields(Live)) | {"taken_files", "max_ahead_us"}
+#: Further rules of a topic.
+_OF_TOPIC = frozenset({"on_bad_row", "config"})
 #: Rules of a source that may change while its state stays.
 _RULES_OF_SOURCE = frozenset({"delay_us", "late", "rule for idle partitions"})
 
@@ -154,19 +159,29 @@ def _likeness(before: _Plan, after: _Plan, old: str, new: str, links: dict[str, 
 
 
 def _reads_the_same(was: SourcePartition, is_now: SourcePartition) -> bool:
-    fields = [(s.spec.format, s.spec.path, s.spec.log is None) for s in (was, is_now)]
+    fields = [(s.spec.format, s.spec.path, s.spec.live is None) for s in (was, is_now)]
     return fields[0] == fields[1] and was.spec.items == is_now.spec.items
 
 
 def _source_fields(was: SourcePartition, is_now: SourcePartition) -> set[str]:
     """Return the fields in which two sources differ, except columns and paths."""
-    names = (f.name for f in fields(was.spec) if f.name not in _OF_COLUMNS | _OF_PLACES)
-    pairs = {name: (getattr(was.spec, name), getattr(is_now.spec, name)) for name in names}
-    changed = {name for name, (old, new) in pairs.items() if repr(old) != repr(new)}
-    if "log" in changed and was.spec.log is not None and is_now.spec.log is not None:
-        same = was.spec.log.encoding == is_now.spec.log.encoding
-        changed = {*(changed - {"log"}), "rule for idle partitions" if same else "encoding"}
-    return changed
+    old, new = (_flat(s.spec) for s in (was, is_now))
+    changed = {
+        name for name in old.keys() | new.keys() if repr(old.get(name)) != repr(new.get(name))
+    }
+    rules = _OF_LIVE | _OF_TOPIC if isinstance(is_now.spec.kind, Topic) else _OF_LIVE
+    if is_now.spec.live is not None and changed & rules:
+        changed = {*(changed - rules), "rule for idle partitions"}
+    return changed - _OF_COLUMNS - _OF_PLACES
+
+
+def _flat(record: object) -> dict[str, object]:
+    """Return the fields of a source and of the records in it."""
+    flat: dict[str, object] = {}
+    for f in fields(record):  # type: ignore[arg-type]
+        value = getattr(record, f.name)
+        flat |= _flat(value) if isinstance(value, SourceKind | Checks | Live) else {f.name: value}
+    return flat
 
 
 def _filters(source: SourcePartition) -> str:
@@ -271,7 +286,7 @@ def _refused_stages(before: _Plan, after: _Plan, links: dict[str, str]) -> list[
             )
             continue
         for was, is_now in zip(before.sources(old), after.sources(new), strict=True):
-            if was.spec.log is None and was.units != is_now.units:
+            if was.spec.live is None and was.units != is_now.units:
                 reasons.append(
                     f"stage {new} would read other rows of {was.spec.shown or was.spec.path}: "
                     "without follow=True a job reads the files of its start"

@@ -54,7 +54,7 @@ def export(root: JobRoot, name: str, uri: str) -> str:
         if len(plan.of_outputs) > 1:
             reason = "it has several outputs"
         raise ChangeRefusedError(display_uri(root.uri), reason)
-    if any(v.source is not None and v.source.spec.given == "copy" for v in plan.vertices):
+    if any(v.source is not None and v.source.spec.files.given == "copy" for v in plan.vertices):
         reason = "it reads tables below its root"
         raise ChangeRefusedError(display_uri(root.uri), reason)
     there = saved_plan(root, name, display_uri(target.uri))

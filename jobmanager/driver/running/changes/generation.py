@@ -149,7 +149,7 @@ class Builder:
             source, origin = vertex.source, self._origins[vertex.id]
             if origin is not None:
                 vertex = self._sharded_like(origin, vertex, plan)
-            if source is not None and origin is not None and source.spec.log is not None:
+            if source is not None and origin is not None and source.spec.live is not None:
                 assert origin.source is not None
                 units = tuple(replace(u, settles_at=None) for u in origin.source.log_units)
                 source = replace(source, units=units, added=(), known=origin.source.known)
@@ -231,7 +231,7 @@ class Builder:
                 reason = f"a column of the rows that wait in {vertex.stage} has another type now"
                 raise ChangeRefusedError(self._plan.root, reason)
             state, inputs = converted, old.inputs
-            if vertex.source.spec.log is not None:
+            if vertex.source.spec.live is not None:
                 state, inputs = with_own_journal(self._target, vertex, converted, inputs)
         snapshot = replace(
             fresh,

@@ -204,7 +204,7 @@ class Rescaler:
                     kind = "async" if ended.intersection(edge.streams) else edge.durability
                     outputs.append(replace(edge, uris=uris, durability=kind))
             source = vertex.source
-            if source is not None and source.spec.log is not None:
+            if source is not None and source.spec.live is not None:
                 units = tuple(replace(u, settles_at=None) for u in source.log_units)
                 source = replace(source, units=units, added=())
             vertices.append(replace(vertex, inputs=inputs, outputs=tuple(outputs), source=source))
@@ -236,7 +236,7 @@ class Rescaler:
             lanes = self._lanes(vertex, [self._old.vertex(vertex.id)], None)
             time, reached = time_of_input(old), reached_by(old)
             state, inputs = merge_state(len(vertex.inputs), time, reached, lanes)
-        elif vertex.source.spec.log is not None:
+        elif vertex.source.spec.live is not None:
             state, inputs = with_own_journal(self._store, vertex, state, inputs)
         made = replace(fresh, inputs=inputs, states=(state, *old.states[1:]))
         counts = replace(made, events_in=old.events_in, events_out=old.events_out)

@@ -21,6 +21,8 @@ from rvertex.sources.formats.rows.line_rows import LineRows
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from rvertex.sources.spec import Csv
+
 #: Values of at least this size, in bytes, are text without further checks.
 TEXT_BYTES_MIN = 65_536
 #: Bytes of the first rows that are searched for unusual quotes.
@@ -58,13 +60,13 @@ def _without_open_quotes(piece: bytes, delimiter: str) -> bytes:
     return b"".join([*kept, piece[end:]])
 
 
-def infer_csv_schema(path: str, delimiter: str, null_values: str, encoding: str) -> pa.Schema:
+def infer_csv_schema(path: str, kind: Csv) -> pa.Schema:
     """Infer columns and types from the first rows, ignoring rows with another number of fields.
 
     Bytes that are not UTF-8 are text, and so are values of TEXT_BYTES_MIN or more.
     """
-    header, piece = _first_rows(path, delimiter, encoding)
-    piece = _without_long_values(piece, delimiter)
+    header, piece = _first_rows(path, kind.delimiter, kind.encoding)
+    piece = _without_long_values(piece, kind.delimiter)
     try:
         table = pacsv.read_csv(
             pa.BufferReader(piece + b"\n"),
@@ -72,11 +74,11 @@ def infer_csv_schema(path: str, delimiter: str, null_values: str, encoding: str)
                 use_threads=False, block_size=len(piece) + 2, column_names=header
             ),
             parse_options=pacsv.ParseOptions(
-                delimiter=delimiter,
+                delimiter=kind.delimiter,
                 newlines_in_values=True,
                 invalid_row_handler=lambda row: "skip",
             ),
-            convert_options=pacsv.ConvertOptions(null_values=null_values.split(",")),
+            convert_options=pacsv.ConvertOptions(null_values=list(kind.null_values)),
         )
     except pa.ArrowException as error:
         raise CorruptSourceError(path, None, first_line(error)) from error
@@ -103,29 +105,25 @@ class AlmostTyped:
     value: str
 
 
-def almost_typed(
-    path: str, delimiter: str, null_values: str, encoding: str, columns: Collection[str]
-) -> list[AlmostTyped]:
+def almost_typed(path: str, source: Csv, columns: Collection[str]) -> list[AlmostTyped]:
     """Find the text columns that are text only because of a few of the first rows."""
-    header, piece = _first_rows(path, delimiter, encoding)
+    header, piece = _first_rows(path, source.delimiter, source.encoding)
     found = []
-    for name, values in _as_written(header, piece, delimiter, null_values, columns).items():
+    for name, values in _as_written(header, piece, source, columns).items():
         for kind, pattern in _KINDS.items():
             fits = pc.match_substring_regex(values, pattern)
             share = pc.mean(fits.cast(pa.float64())).as_py() or 0.0
             if _MOST <= share < 1:
                 value = values[pc.index(fits, False).as_py()].as_py()
-                line = _line_of(piece, delimiter, header.index(name), value)
+                line = _line_of(piece, source.delimiter, header.index(name), value)
                 text = value.decode("utf-8", "backslashreplace")
                 found.append(AlmostTyped(name, kind, share, line, text))
     return found
 
 
-def first_values(
-    path: str, delimiter: str, null_values: str, encoding: str, columns: Collection[str]
-) -> dict[str, pa.BinaryArray]:
+def first_values(path: str, kind: Csv, columns: Collection[str]) -> dict[str, pa.BinaryArray]:
     """Return the raw values of these columns in the first rows, without nulls."""
-    return _as_written(*_first_rows(path, delimiter, encoding), delimiter, null_values, columns)
+    return _as_written(*_first_rows(path, kind.delimiter, kind.encoding), kind, columns)
 
 
 def text_after_quote(path: str, delimiter: str, encoding: str) -> tuple[int, str] | None:
@@ -149,7 +147,7 @@ def text_after_quote(path: str, delimiter: str, encoding: str) -> tuple[int, str
 
 
 def _as_written(
-    header: list[str], piece: bytes, delimiter: str, null_values: str, columns: Collection[str]
+    header: list[str], piece: bytes, kind: Csv, columns: Collection[str]
 ) -> dict[str, pa.BinaryArray]:
     wanted = [name for name in header if name in columns]
     if not wanted or not piece.strip(b"\r\n"):
@@ -160,12 +158,14 @@ def _as_written(
             use_threads=False, block_size=len(piece) + 1, column_names=header
         ),
         parse_options=pacsv.ParseOptions(
-            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip"
+            delimiter=kind.delimiter,
+            newlines_in_values=True,
+            invalid_row_handler=lambda row: "skip",
         ),
         convert_options=pacsv.ConvertOptions(
             include_columns=wanted,
             column_types=dict.fromkeys(wanted, pa.binary()),
-            null_values=null_values.split(","),
+            null_values=list(kind.null_values),
             strings_can_be_null=True,
         ),
     )

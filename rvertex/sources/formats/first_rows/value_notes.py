@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from rstream.errors import StreamEngineError
-from rvertex.sources.formats.delimited import NULL_VALUES
 from rvertex.sources.formats.first_rows.csv_look import (
     almost_typed,
     first_values,
@@ -23,7 +22,7 @@ from rvertex.sources.formats.first_rows.csv_look import (
 )
 from rvertex.sources.formats.json_lines import chunks
 from rvertex.sources.formats.parquet import cut_times
-from rvertex.sources.formats.rows.text_encoding import encoding_of
+from rvertex.sources.spec import Csv, Json, Parquet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,16 +45,16 @@ _BIT = r"^[ ]*[01][ ]*$"
 def value_notes(spec: SourceSpec, path: str) -> list[str]:
     """Return notes on values that lose information; the reader reports errors of the file."""
     try:
-        match spec.format:
-            case "csv":
+        match spec.kind:
+            case Csv() as kind:
                 return [
-                    *_text_columns(spec, path),
+                    *_text_columns(spec, kind, path),
                     *_changed_columns(spec, path, _fields),
-                    *_odd_quotes(spec, path),
+                    *_odd_quotes(spec, kind, path),
                 ]
-            case "json":
+            case Json():
                 return _changed_columns(spec, path, _members)
-            case "parquet":
+            case Parquet():
                 return _cut_times(spec, path)
             case _:
                 return []
@@ -65,21 +64,18 @@ def value_notes(spec: SourceSpec, path: str) -> list[str]:
 
 def _inferred(spec: SourceSpec) -> list[pa.Field]:
     """Return the emitted columns without a declared type."""
-    return [f for f in spec.schema if f.name not in (spec.vs, spec.ve, *spec.casts)]
+    return [f for f in spec.schema if f.name not in (spec.vs, spec.ve, *spec.files.casts)]
 
 
-def _csv_options(spec: SourceSpec) -> tuple[str, str, str]:
-    nulls = str(spec.option("null_values", NULL_VALUES))
-    return str(spec.option("delimiter", ",")), nulls, encoding_of(dict(spec.options))
-
-
-def _text_columns(spec: SourceSpec, path: str) -> list[str]:
+def _text_columns(spec: SourceSpec, kind: Csv, path: str) -> list[str]:
     """Report columns that are text because of a few values, with the first of these values."""
     names = {f.name for f in _inferred(spec) if kinds.is_string(f.type)}
     times = {
         f.name
         for f in spec.columns
-        if f.name in (spec.vs, spec.ve) and f.name not in spec.casts and kinds.is_string(f.type)
+        if f.name in (spec.vs, spec.ve)
+        and f.name not in spec.files.casts
+        and kinds.is_string(f.type)
     }
     if not names | times:
         return []
@@ -87,7 +83,7 @@ def _text_columns(spec: SourceSpec, path: str) -> list[str]:
         f"source {spec.path}: column {a.column!r} is text because of line {a.line} of {path}: "
         f"{a.value!r:.80} ({a.share:.1%} of the first values are {_PLURAL[a.kind]}); set "
         + _how_to_read(a.column, "int64" if a.column in times else a.kind, a.column in times)
-        for a in almost_typed(path, *_csv_options(spec), names | times)
+        for a in almost_typed(path, kind, names | times)
         if a.column not in times or a.kind == "double"  # times in ISO 8601 may be text
     ]
 
@@ -97,10 +93,9 @@ def _how_to_read(column: str, kind: str, is_time: bool) -> str:
     return typed if is_time else f'{typed}, or schema={{"{column}": "string"}} if text is right'
 
 
-def _odd_quotes(spec: SourceSpec, path: str) -> list[str]:
+def _odd_quotes(spec: SourceSpec, kind: Csv, path: str) -> list[str]:
     """Report the first field with text after its closing quote, because its quotes are lost."""
-    delimiter, _, encoding = _csv_options(spec)
-    odd = text_after_quote(path, delimiter, encoding)
+    odd = text_after_quote(path, kind.delimiter, kind.encoding)
     if odd is None:
         return []
     line, field = odd
@@ -135,9 +130,10 @@ def _change(spec: SourceSpec, path: str, name: str, written: str, read: str) -> 
 def _fields(columns: list[pa.Field], path: str, spec: SourceSpec) -> Iterator[_Changed]:
     """Yield changed fields of CSV rows."""
     types = {f.name: f.type for f in columns if _may_change(f.type)}
+    assert isinstance(spec.kind, Csv), spec.kind
     if not types:
         return
-    for name, values in first_values(path, *_csv_options(spec), types).items():
+    for name, values in first_values(path, spec.kind, types).items():
         pattern = _BIT if kinds.is_boolean(types[name]) else _NAME_LIKE
         for written in _matching(values, pattern)[:1]:
             read = bool(int(written)) if pattern == _BIT else _number(written)
@@ -165,7 +161,8 @@ def _number(written: str) -> int | float:
 def _members(columns: list[pa.Field], path: str, spec: SourceSpec) -> Iterator[_Changed]:
     """Yield changed fields of JSON objects, at any depth."""
     doubles = {name for f in columns for name in _doubles(f.name, f.type)}
-    piece = next(chunks(path, encoding=encoding_of(dict(spec.options))), b"") if doubles else b""
+    assert isinstance(spec.kind, Json), spec.kind
+    piece = next(chunks(path, encoding=spec.kind.encoding), b"") if doubles else b""
     for line in filter(_LONG_MEMBER.search, piece.splitlines()):
         try:
             row = json.loads(line, parse_int=_Written, parse_float=_Written)

@@ -74,7 +74,7 @@ ENCODED = '; if the whole file has another encoding, set it, such as encoding="l
 
 def remedy(spec: SourceSpec, row: BadRow) -> str:
     """Return what a user can do about a bad row, as the end of a message."""
-    if not spec.traits.suffixes:
+    if not spec.kind.suffixes:
         return ""
     if row.value is not None and row.value.strip("'") == row.column:
         return f"{_HEADER_AGAIN}{_REMEDY}"

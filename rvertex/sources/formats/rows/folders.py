@@ -26,6 +26,7 @@ from rvertex.errors import SourceSchemaError
 from rvertex.sources.files import SUFFIXES, fixed_folder
 from rvertex.sources.formats.rows.bad_rows import bad_of
 from rvertex.sources.formats.rows.text_values import with_values
+from rvertex.sources.spec import Parquet, SourceKind
 from rvertex.sources.versions import SEVERAL, absolute
 
 if TYPE_CHECKING:
@@ -122,13 +123,13 @@ def check_folders(spec: SourceSpec, file: str, names: Collection[str]) -> list[s
             column inside that the first file does not have.
     """
     values = folder_values(spec.path, file)
-    for name in spec.folder_columns:
+    for name in spec.files.folder_columns:
         if name in names:
             reason = "the file has this column, but in the first file only the folder name has it"
             raise SourceSchemaError(file, name, reason)
         if name in spec.columns.names:
             value_of(file, name, values.get(name), spec.columns.field(name).type)
-    return [name for name in values if name not in names and name not in spec.folder_columns]
+    return [name for name in values if name not in names and name not in spec.files.folder_columns]
 
 
 def folder_notes(spec: SourceSpec, paths: Sequence[str]) -> list[str]:
@@ -137,13 +138,13 @@ def folder_notes(spec: SourceSpec, paths: Sequence[str]) -> list[str]:
     outside: dict[str, list[str]] = {}
     for file in paths:
         values = folder_values(spec.path, file)
-        for name in spec.folder_columns:
+        for name in spec.files.folder_columns:
             if name not in values and name in spec.schema.names:
                 outside.setdefault(name, []).append(file)
         for name, raw in values.items():
-            is_read = name in spec.folder_columns and name in spec.schema.names
+            is_read = name in spec.files.folder_columns and name in spec.schema.names
             is_number = is_read and pa.types.is_integer(spec.schema.field(name).type)
-            if is_number and name not in spec.casts and raw and raw[0] == "0" and raw != "0":
+            if is_number and name not in spec.files.casts and raw and raw[0] == "0" and raw != "0":
                 padded.setdefault(name, raw)
     return [
         f"source {spec.path}: column {name!r} of its folders is int64, so {raw} is "
@@ -159,17 +160,20 @@ def folder_notes(spec: SourceSpec, paths: Sequence[str]) -> list[str]:
 
 def without_folders(spec: SourceSpec) -> SourceSpec:
     """Return the source without its partition columns, as a reader of the files alone needs it."""
-    names = spec.folder_columns
+    names = spec.files.folder_columns
     late = None if spec.late_schema is None else _less(spec.late_schema, names)
     if spec.vs in names or spec.ve in names:
         late = None  # otherwise other files would decide which rows are late
+    kind: SourceKind = replace(spec.files, folder_columns=())
+    if isinstance(kind, Parquet):
+        wanted = tuple(bound for bound in kind.wanted if bound.column not in names)
+        kind = replace(kind, wanted=wanted)
     return replace(
         spec,
+        kind=kind,
         schema=_less(spec.schema, names),
         columns=_less(spec.columns, names),
         late_schema=late,
-        wanted=tuple(bound for bound in spec.wanted if bound.column not in names),
-        folder_columns=(),
     )
 
 
@@ -185,7 +189,7 @@ class FolderUnits:
         of_folders = folder_values(self._spec.path, unit.path)
         columns = self._spec.columns
         values: dict[str, pa.Array] = {}
-        for name in self._spec.folder_columns:
+        for name in self._spec.files.folder_columns:
             if name in columns.names:
                 kind = columns.field(name).type
                 values[name] = value_of(unit.path, name, of_folders.get(name), kind)

@@ -174,7 +174,7 @@ def rows_of(
     Raises:
         SourceRowError: a row is bad, and the source does not skip bad rows.
     """
-    fails = spec.on_bad_row == "fail"
+    fails = spec.checks.on_bad_row == "fail"
     batches, bad = rows.parsed(parse, inspect, explain, first_only=fails)
     good = join_batches(batches or [pa.RecordBatch.from_pylist([], schema=spec.columns)])
     if bad and fails:

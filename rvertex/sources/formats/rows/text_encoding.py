@@ -6,20 +6,13 @@ Without this check, a binary or compressed file would show as columns with odd n
 from __future__ import annotations
 
 import codecs
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from rvertex.errors import UnreadableTextError
 from rvertex.sources.files import CODECS, open_range
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rvertex.sources.spec import OptionValue
-
 #: The option of a source that names the encoding of its files.
-ENCODING = "encoding"
 UTF_8 = "utf-8"
 NO_TEXT_IN = "it is not text in {}: {}"
 #: Number of bytes that are examined to recognise UTF-16 and UTF-32: in these, most text has a zero
@@ -46,11 +39,6 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-
-
-def encoding_of(options: Mapping[str, OptionValue]) -> str:
-    """Return the encoding in the options of a source; UTF-8 by default."""
-    return str(options.get(ENCODING, UTF_8))
 
 
 def plain_name(encoding: str) -> str:

@@ -20,6 +20,7 @@ from rvertex.sources.logs.decode.json_objects import JsonDecoder
 from rvertex.sources.logs.decode.messages import METADATA, MessageDecoder, by_value
 from rvertex.sources.logs.decode.raw import RawDecoder
 from rvertex.sources.logs.decode.registry import SchemaRegistry
+from rvertex.sources.spec import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
     from rvertex.sources.logs.decode.decoded import Decoder
     from rvertex.sources.spec import SourceSpec
 
-#: Option of the source: the writer's schema of all messages, as JSON.
-AVRO_SCHEMA = "avro_schema"
-#: Option of the source: the columns of its key, one per line.
-KEY = "key"
 REGISTRY_URL = "schema.registry.url"
 REGISTRY_USER_INFO = "schema.registry.basic.auth.user.info"
 
@@ -40,19 +37,19 @@ def message_decoder(spec: SourceSpec, config: Mapping[str, str]) -> MessageDecod
 
     ``config``: with environment references resolved.
     """
-    assert spec.log is not None
-    schema = value_columns(spec.columns)
-    key, encoding = tuple(filter(None, str(spec.option(KEY, "")).split("\n"))), spec.log.encoding
+    kind, schema = spec.kind, value_columns(spec.columns)
+    assert isinstance(kind, Topic), kind
+    key, encoding = kind.key, kind.encoding
     if not key:
-        return MessageDecoder(spec, by_value(_decoder(encoding, schema, spec, config)))
+        return MessageDecoder(spec, by_value(_decoder(encoding, schema, kind, config)))
     if encoding == "debezium-json":
         events = JsonDecoder(wrapped(envelope(schema)))
         return MessageDecoder(spec, DebeziumDecoder(schema, key, events).decode)
     if encoding == "debezium-avro":
-        in_avro = _decoder("avro", envelope(schema), spec, config)
+        in_avro = _decoder("avro", envelope(schema), kind, config)
         return MessageDecoder(spec, DebeziumDecoder(schema, key, in_avro).decode)
     values = pa.schema([f for f in schema if f.name != DELETED])
-    rows = _decoder(encoding, values, spec, config)
+    rows = _decoder(encoding, values, kind, config)
     return MessageDecoder(spec, UpsertDecoder(schema, key, rows).decode)
 
 
@@ -61,9 +58,7 @@ def value_columns(columns: pa.Schema) -> pa.Schema:
     return pa.schema([f for f in columns if f.name not in METADATA.names])
 
 
-def _decoder(
-    encoding: str, schema: pa.Schema, spec: SourceSpec, config: Mapping[str, str]
-) -> Decoder:
+def _decoder(encoding: str, schema: pa.Schema, kind: Topic, config: Mapping[str, str]) -> Decoder:
     match encoding:
         case "json":
             return JsonDecoder(schema)
@@ -72,9 +67,8 @@ def _decoder(
         case "bytes":
             return RawDecoder(schema)
         case "avro":
-            given = str(spec.option(AVRO_SCHEMA, ""))
-            if given:
-                return AvroDecoder(schema, parse_avro_schema(given))
+            if kind.avro_schema:
+                return AvroDecoder(schema, parse_avro_schema(kind.avro_schema))
             user_info = config.get(REGISTRY_USER_INFO, "")
             return AvroDecoder(schema, SchemaRegistry(config[REGISTRY_URL], user_info))
     raise AssertionError(encoding)

@@ -62,11 +62,10 @@ class MessageDecoder:
 
     def __init__(self, spec: SourceSpec, decode: Callable[[Messages], Decoded]) -> None:
         """Decode to rows of ``spec``; ``decode`` decodes the values of messages."""
-        assert spec.log is not None
         self._spec = spec
         self._decode = decode
-        self._fails = spec.log.on_error == "fail"
-        self._keeps_origins = spec.log.keeps_origins
+        self._fails = spec.checks.on_bad_row == "fail"
+        self._keeps_origins = spec.checks.keeps_origins
         self._metadata = [name for name in METADATA.names if name in spec.columns.names]
 
     def decode(self, messages: Messages) -> tuple[LogRows, LogRowError | None]:

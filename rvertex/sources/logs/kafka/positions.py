@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from rvertex.sources.logs.errors import (
 )
 from rvertex.sources.logs.kafka.client import NO_ID, Client, Failure
 from rvertex.sources.logs.kafka.options import resolved, topic_of
-from rvertex.sources.spec import Unit
+from rvertex.sources.spec import Topic, TopicPlace, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from rvertex.sources.logs.kafka.client import Pending
     from rvertex.sources.spec import SourceSpec
 
-#: Options of the source; values: "earliest", "latest", "time:<us>" or "offsets:<JSON>".
-START, UNTIL = "start", "until"
 #: Longest wait for brokers during planning, s.
 PLAN_S_MAX = 15.0
 #: Longest wait of a resumed job for the number of partitions, s. It needs the number to detect
@@ -45,10 +42,10 @@ def topic_units(spec: SourceSpec) -> tuple[Unit, ...]:
         planner = _Planner(spec, client)
         topic = planner.ask(client.ask_topic)[0]
         partitions = sorted(partition.id for partition in topic.partitions)
-        starts = planner.positions(START, str(spec.option(START, "earliest")), partitions)
-        assert starts is not None
+        kind = _topic(spec)
+        starts = planner.positions("start", kind.start, partitions)
         planner.check(starts, partitions)
-        ends = planner.positions(UNTIL, str(spec.option(UNTIL, "")), partitions)
+        ends = None if kind.until is None else planner.positions("until", kind.until, partitions)
     topic_id = str(topic.topic_id)
     return tuple(
         Unit(
@@ -96,9 +93,13 @@ def ends_of(spec: SourceSpec, partitions: Sequence[int]) -> dict[int, int]:
     return {p: int(answer.offset) for p, answer in ends.items()}
 
 
+def _topic(spec: SourceSpec) -> Topic:
+    assert isinstance(spec.kind, Topic), spec.kind
+    return spec.kind
+
+
 def _client(spec: SourceSpec) -> Client:
-    assert spec.log is not None, spec.path
-    return Client(topic_of(spec), resolved(dict(spec.log.config)))
+    return Client(topic_of(spec), resolved(dict(_topic(spec).config)))
 
 
 class _Planner:
@@ -138,17 +139,13 @@ class _Planner:
         """Return whether less than a second has passed, during which polls are more frequent."""
         return self._deadline_s - time.monotonic() > self._wait_s - 1
 
-    def positions(self, role: str, text: str, partitions: list[int]) -> dict[int, int] | None:
-        """Return an offset for each partition; None if ``text`` is empty."""
-        if not text:
-            return None
-        if text in ("earliest", "latest"):
-            return self._offsets(partitions, text)
-        kind, _, value = text.partition(":")
-        if kind == "time":
-            return self._at_time(partitions, -(-int(value) // _US_PER_MS))
-        assert kind == "offsets", text
-        given = {int(p): int(offset) for p, offset in json.loads(value).items()}
+    def positions(self, role: str, place: TopicPlace, partitions: list[int]) -> dict[int, int]:
+        """Return an offset for each partition."""
+        if isinstance(place, str):
+            return self._offsets(partitions, place)
+        if isinstance(place, int):
+            return self._at_time(partitions, -(-place // _US_PER_MS))
+        given = dict(place)
         if sorted(given) != partitions:
             raise InvalidPositionsError(
                 self._name,

@@ -35,6 +35,7 @@ from rvertex.sources.logs.kafka.client import (
 )
 from rvertex.sources.logs.kafka.options import GROUP, resolved, topic_of
 from rvertex.sources.logs.kafka.state import TopicState
+from rvertex.sources.spec import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
     from rvertex.sources.logs.protocol import LogEnd, LogRows
     from rvertex.sources.spec import SourcePartition
 
-#: Option of the source: how long brokers may be unreachable, us. 0: without limit.
-AWAY_MAX_US = "away_max_us"
 #: Most messages polled from the client and decoded together.
 FETCH_ROWS_MAX = 10_000
 #: Longest wait for messages before the thread does other work, s.
@@ -75,22 +74,21 @@ class KafkaLog:
         wake: Callable[[], None],
     ) -> None:
         """Start to read ``partition``. ``positions``: next offset to read, per unit."""
-        spec = partition.spec
-        assert spec.log is not None, spec.path
-        config = resolved(dict(spec.log.config))
+        spec, kind = partition.spec, partition.spec.kind
+        assert isinstance(kind, Topic), kind
+        config = resolved(dict(kind.config))
         self._name = spec.shown or spec.path
         self._client = Client(topic_of(spec), config)
         self._decoder: MessageDecoder = message_decoder(spec, config)
         units = zip(partition.log_units, positions, strict=True)
         self._buffers = [PartitionBuffer(u.stream, at, u.until) for u, at in units]
         self._of_log = {buffer.partition: buffer for buffer in self._buffers}
-        away_us = int(spec.option(AWAY_MAX_US, 0))
         ids = {unit.log_id for unit in partition.log_units}
         self._state = TopicState(
             self._client,
             list(self._of_log),
             ids.pop() if len(ids) == 1 else "",
-            away_us / 1e6 if away_us else None,
+            None if kind.away_max_us is None else kind.away_max_us / 1e6,
             clock,
         )
         self._clock, self._wake = clock, wake

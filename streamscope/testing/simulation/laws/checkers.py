@@ -63,7 +63,7 @@ class Checkers:
         self._roots = {stream: root for root, stream in self._folders.items()}
         self._schemas = {str(v.id): v.state_schema for v in workload.vertices}
         self._live = {
-            str(v.id) for v in workload.vertices if v.source and v.source.spec.log is not None
+            str(v.id) for v in workload.vertices if v.source and v.source.spec.live is not None
         }
         #: Set once there is one.
         self.disk: Disk | None = None

@@ -15,6 +15,7 @@ import pytest
 from planner import Query, SqlError, Stream, col, sinks, sql
 from planner.logical.nodes import Source
 from planner.logical.traversal import topological
+from rvertex.sources.spec import Topic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -314,13 +315,13 @@ def test_columns_that_are_not_null(bids: Path) -> None:
         found = compiled(table(KEYED.format(column)) + "SELECT * FROM bids", bids)
         assert isinstance(found, Stream)
         (source,) = (n for n in topological(found.plan) if isinstance(n, Source))
-        assert source.spec.not_null == ("note",)
+        assert source.spec.checks.not_null == ("note",)
     whole = read(bids).select("price", "ts", "note")
     assert compiled(table(KEYED.format(" NULL")) + "SELECT * FROM bids", bids) == whole
     found = topic(TIMED.replace("DOUBLE", "DOUBLE NOT NULL"))
     assert isinstance(found, Stream)
     (source,) = (n for n in topological(found.plan) if isinstance(n, Source))
-    assert source.spec.not_null == ("price",)
+    assert source.spec.checks.not_null == ("price",)
     with pytest.raises(SqlError, match="metadata of the broker cannot be NOT NULL"):
         topic(f"{TIMED}, part INT METADATA FROM 'partition' NOT NULL")
 
@@ -348,7 +349,8 @@ def test_rows_that_never_end(bids: Path) -> None:
     assert isinstance(keyed, Stream)
     assert keyed.schema.names == ["price", "ts"]
     (source,) = {n for n in topological(keyed.plan) if isinstance(n, Source)}
-    assert source.spec.option("key", "") == "price"
+    assert isinstance(source.spec.kind, Topic)
+    assert source.spec.kind.key == ("price",)
 
 
 def test_a_topic_of_debezium_events() -> None:
@@ -361,7 +363,7 @@ def test_a_topic_of_debezium_events() -> None:
     assert made.schema.names == ["id", "name"]
     (source,) = {n for n in topological(made.plan) if isinstance(n, Source)}
     assert (source.spec.vs, source.spec.late) == ("kafka_timestamp", "adjust")
-    assert source.spec.not_null == ("id",)
+    assert source.spec.checks.not_null == ("id",)
     with pytest.raises(SqlError, match="need PRIMARY KEY"):
         debezium("id BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts")
     with pytest.raises(SqlError, match="a column cannot be the time of a change"):

@@ -81,7 +81,7 @@ def test_an_idle_timeout_of_the_session_is_that_of_its_live_sources() -> None:
         (own, "30 s", ("follow", 4_000_000)),
     ):
         text = f"SET 'table.exec.source.idle-timeout' = '{value}'; {table} SELECT a FROM s"
-        log = _source(text).log
+        log = _source(text).live
         assert log is not None
         assert (log.idle, log.idle_after_us) == expected
 

@@ -24,7 +24,7 @@ from rvertex.sources.formats.carried import columns_that_repeat, with_carried
 from rvertex.sources.formats.parquet import row_groups
 from rvertex.sources.formats.shared_dictionaries import SharedDictionaries
 from rvertex.sources.readers import open_reader
-from rvertex.sources.spec import SourcePartition, SourceSpec
+from rvertex.sources.spec import Parquet, SourcePartition, SourceSpec
 from rvertex.vertex.rvertex import RVertex
 from rvertex.vertex.spec import OutputEdge, VertexId, VertexSpec
 from tests.support.budget import examples, one_in
@@ -37,7 +37,7 @@ COLUMNS = pa.schema([("t", pa.int64()), *PAYLOAD])
 
 
 def spec_of(path: str, *, late: str = "drop") -> SourceSpec:
-    return SourceSpec("parquet", path, PAYLOAD, COLUMNS, "t", delay_us=3, late=late, cti_every_us=5)  # type: ignore[arg-type]
+    return SourceSpec(Parquet(), path, PAYLOAD, COLUMNS, "t", delay_us=3, late=late, cti_every_us=5)  # type: ignore[arg-type]
 
 
 def write(path: Path, words: list[str | None], group_rows: int, times: list[int]) -> str:
@@ -132,7 +132,7 @@ def test_what_pays_is_told_by_the_files(tmp_path: Path) -> None:
     path = str(tmp_path / "f.parquet")
     pq.write_table(table, path, use_dictionary=["word", "unique", "at"])
     columns = table.schema
-    spec = SourceSpec("parquet", path, columns, columns, "at")
+    spec = SourceSpec(Parquet(), path, columns, columns, "at")
     assert columns_that_repeat(spec, row_groups(path)) == ("word",)
     pq.write_table(table.slice(0, 100), path)
     assert columns_that_repeat(spec, row_groups(path)) == ()

@@ -13,6 +13,7 @@ from rvertex.sources.formats import delimited
 from rvertex.sources.formats.delimited import csv_pieces
 from rvertex.sources.formats.first_rows import csv_look
 from rvertex.sources.formats.first_rows.csv_look import almost_typed, infer_csv_schema
+from rvertex.sources.spec import Csv
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,15 +43,15 @@ def test_long_values_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     path = tmp_path / "f.csv"
     path.write_text('a,b,c,d\n1,12345678,1234567,"1234,567,89"\n2,3,4,"12345678"\n')
     kinds = [pa.int64(), pa.string(), pa.int64(), pa.string()]
-    assert infer_csv_schema(str(path), ",", "", "utf-8").types == kinds
+    assert infer_csv_schema(str(path), Csv(null_values=("",))).types == kinds
 
 
 def test_a_value_of_any_length_can_be_described(tmp_path: Path) -> None:
     """Python's reader handles rows that Arrow cannot read, and lines for messages."""
     path, name, long = tmp_path / "f.csv", "n" * 200_000, "1" * 200_000
     path.write_text(f"time,{name}\n1,{long}\n" + "2,3\n" * 20 + "3,b\n")
-    assert infer_csv_schema(str(path), ",", "", "utf-8").names == ["time", name]
-    (found,) = almost_typed(str(path), ",", "", "utf-8", [name])
+    assert infer_csv_schema(str(path), Csv(null_values=("",))).names == ["time", name]
+    (found,) = almost_typed(str(path), Csv(null_values=("",)), [name])
     assert (found.column, found.line, found.value) == (name, 23, "b")
 
 
@@ -59,5 +60,5 @@ def test_many_columns_take_time_in_their_number(tmp_path: Path) -> None:
     names = [f"c{k}" for k in range(8_000)]
     path.write_text(",".join(names) + "\n" + ",".join("1" for _ in names) + "\n")
     began_s = time.process_time()
-    assert infer_schema("csv", str(path)).names == names
+    assert infer_schema(Csv(), str(path)).names == names
     assert time.process_time() - began_s < 4, "their square took 20 s"

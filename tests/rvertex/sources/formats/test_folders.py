@@ -25,6 +25,7 @@ from rvertex.sources.discover import discover, infer_schema
 from rvertex.sources.formats import parquet
 from rvertex.sources.formats.rows.folders import NULL, folder_columns, folder_values
 from rvertex.sources.mixed import look
+from rvertex.sources.spec import Parquet
 from tests.support.budget import one_in
 from tests.support.jobs import WAIT_S
 
@@ -324,4 +325,4 @@ def test_a_list_cannot_name_folders(tmp_path: Path) -> None:
 
 def test_the_types_are_those_of_the_writer(tmp_path: Path) -> None:
     assert parquet.folder_types(str(put(tmp_path / "v=1", t=[1]) / "x.parquet")) == {}
-    assert infer_schema("parquet", str(tmp_path)).field("v").type == pa.int64()
+    assert infer_schema(Parquet(), str(tmp_path)).field("v").type == pa.int64()

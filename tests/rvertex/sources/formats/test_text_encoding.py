@@ -171,6 +171,6 @@ def test_an_encoding_that_is_none_is_refused(tmp_path: Path, encoding: str) -> N
 
 def test_a_bad_row_has_its_line_in_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes("time,k,x\n1,é,0.5\nx,ü,1.5\n".encode("utf-16"))
-    spec = make_spec("csv", tmp_path, options=(("encoding", "utf-16"),))
+    spec = make_spec("csv", tmp_path, encoding="utf-16")
     with pytest.raises(SourceRowError, match=r"data row 2 \(line 3\).*column 'time': not of type"):
         read_rows(only_partition(spec))

@@ -25,13 +25,12 @@ from rvertex.sources.logs import folder as folder_module
 from rvertex.sources.logs.entries import LogEntry, decode_entries, encode_entries
 from rvertex.sources.logs.errors import FileTakenError, LostInputError
 from rvertex.sources.logs.folder import (
-    PARTITIONS,
     ROW_BITS,
     FolderLog,
     folder_units,
     partition_of_file,
 )
-from rvertex.sources.spec import LogSpec, SourcePartition, SourceSpec
+from rvertex.sources.spec import Json, LiveFolder, SourcePartition, SourceSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,13 +44,12 @@ class Folder:
 
     def __init__(self, path: Path, partitions: int = 1) -> None:
         self.spec = SourceSpec(
-            format="json",
+            kind=Json(),
             path=str(path),
             schema=SCHEMA,
             columns=SCHEMA,
             vs="t",
-            options=((PARTITIONS, partitions),),
-            log=LogSpec(),
+            live=LiveFolder(partitions=partitions),
         )
         self.path, self.clock = path, ManualClock()
         self.entries: list[LogEntry] = []
@@ -278,8 +276,8 @@ def test_a_store_that_fails_does_not_make_files_be_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = Folder(tmp_path)
-    assert folder.spec.log is not None
-    folder.spec = replace(folder.spec, log=replace(folder.spec.log, taken_files="kept"))
+    assert isinstance(folder.spec.live, LiveFolder)
+    folder.spec = replace(folder.spec, live=replace(folder.spec.live, taken_files="kept"))
     folder.reader = folder.open((0,), ())
     folder.write("a.json", [1])
     folder.scan()
@@ -304,9 +302,9 @@ def test_of_several_folders_one_that_is_not_there_says_nothing_of_one_that_fails
     here = tmp_path / "here"
     here.mkdir()
     folder = Folder(here)
-    assert folder.spec.log is not None
-    log = replace(folder.spec.log, taken_files="kept")
-    folder.spec = replace(folder.spec, log=log, path=f"{here}\n{tmp_path}/none")
+    assert isinstance(folder.spec.live, LiveFolder)
+    log = replace(folder.spec.live, taken_files="kept")
+    folder.spec = replace(folder.spec, live=log, path=f"{here}\n{tmp_path}/none")
     folder.reader = folder.open((0,), ())
     folder.write("a.json", [1])
     folder.scan()
@@ -343,9 +341,9 @@ def test_of_a_job_that_is_continued_it_may_not_go_either(tmp_path: Path, is_left
         folder.write("b.json", [2])
     folder.scan()
     folder.scan()
-    assert folder.spec.log is not None
+    assert isinstance(folder.spec.live, LiveFolder)
     for rule, is_refused in (("any", False), ("kept", True)):
-        folder.spec = replace(folder.spec, log=replace(folder.spec.log, taken_files=rule))
+        folder.spec = replace(folder.spec, live=replace(folder.spec.live, taken_files=rule))
         folder.reader = folder.open((0,), folder.entries)
         (tmp_path / "a.json").unlink(missing_ok=True)
         if is_refused:
@@ -427,7 +425,9 @@ def test_a_reader_that_is_closed_while_it_reads_leaves_no_file_open(
 
 def test_folders_name_columns_of_files_that_come(folder: Folder) -> None:
     columns = pa.schema([*SCHEMA, ("day", pa.date32())])
-    folder.spec = replace(folder.spec, schema=columns, columns=columns, folder_columns=("day",))
+    folder.spec = replace(
+        folder.spec, schema=columns, columns=columns, kind=Json(folder_columns=("day",))
+    )
     folder.reader = folder.open((0,), ())
     found = []
     for day in (1, 2):

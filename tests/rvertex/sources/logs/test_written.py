@@ -11,7 +11,7 @@ from rstream import InlineBackground, RStream, open_store
 from rstream.log.durable import DurableLog
 from rstream.log.retention import collect
 from rvertex.sources.logs.written import WrittenItems, written_units
-from rvertex.sources.spec import LogSpec, SourceSpec
+from rvertex.sources.spec import Live, SourceSpec, Streams
 from tests.support.content import PAYLOAD, items, small_limits
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ def test_a_stream_that_retention_has_shortened_is_followed_from_what_is_kept(
         stream.write(seq, items(seq, seq + 4))
         stream.flush(0)
     stream.close()
-    spec = SourceSpec(
-        format="rstream", path=uri, schema=PAYLOAD, columns=PAYLOAD, vs=None, log=LogSpec()
-    )
+    spec = SourceSpec(Streams(), uri, PAYLOAD, PAYLOAD, vs=None, live=Live())
     assert [unit.first_seq for unit in written_units(spec)] == [0]
     log = DurableLog(open_store(uri), "s")
     log.keeps_digest = True

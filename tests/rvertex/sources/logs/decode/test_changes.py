@@ -26,7 +26,7 @@ from rvertex.sources.logs.decode.changes import (
 )
 from rvertex.sources.logs.decode.json_objects import JsonDecoder
 from rvertex.sources.logs.decode.messages import METADATA, MessageDecoder, Messages
-from rvertex.sources.spec import LogSpec, SourceSpec
+from rvertex.sources.spec import Checks, Live, SourceSpec, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -169,12 +169,13 @@ def test_any_cutting_gives_the_same_rows() -> None:
 def test_two_rows_of_a_message_share_what_the_log_knows_of_it() -> None:
     columns = pa.schema([*SCHEMA, *METADATA])
     spec = SourceSpec(
-        format="kafka",
+        kind=Topic("debezium-json", ()),
         path="kafka://b:1/t",
         schema=columns,
         columns=columns,
         vs="kafka_timestamp",
-        log=LogSpec(encoding="debezium-json", on_error="skip"),
+        checks=Checks("skip"),
+        live=Live(),
     )
     moved = event("u", {"id": 1, "name": "a"}, {"id": 2, "name": "a"})
     decoder = MessageDecoder(

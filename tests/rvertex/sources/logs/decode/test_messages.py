@@ -16,7 +16,7 @@ from rvertex.sources.logs.decode.arrow_stream import ArrowDecoder
 from rvertex.sources.logs.decode.json_objects import JsonDecoder
 from rvertex.sources.logs.decode.messages import METADATA, MessageDecoder, Messages, by_value
 from rvertex.sources.logs.errors import LogRowError
-from rvertex.sources.spec import NOT_NULL, LogSpec, SourceSpec
+from rvertex.sources.spec import Checks, Live, SourceSpec, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,13 +32,14 @@ Row = tuple[bytes | None, int | None, bytes | None]
 def spec(on_error: OnBadRow, vs: str = "t") -> SourceSpec:
     columns = pa.schema([*VALUES, *METADATA])
     return SourceSpec(
-        format="kafka",
+        kind=Topic("json", ()),
         path="kafka://b:1/topic",
         shown="topic topic",
         schema=columns,
         columns=columns,
         vs=vs,
-        log=LogSpec(encoding="json", on_error=on_error),
+        checks=Checks(on_error),
+        live=Live(),
     )
 
 
@@ -121,7 +122,7 @@ def test_bad_messages_are_kept_with_all_they_had() -> None:
 
 
 def test_a_null_in_a_column_that_has_to_have_values_is_bad() -> None:
-    required = replace(spec("dead_letter"), options=((NOT_NULL, '["x", "gone"]'),))
+    required = replace(spec("dead_letter"), checks=Checks("dead_letter", ("x", "gone")))
     rows, _ = MessageDecoder(required, by_value(JsonDecoder(VALUES))).decode(messages(10, GOOD))
     events, dead = seen(rows)
     assert [event["x"] for event in events] == [1]

@@ -18,7 +18,7 @@ from rvertex.sources.logs.kafka import positions
 from rvertex.sources.logs.kafka.client import Client
 from rvertex.sources.logs.kafka.options import OWNED, consumer_options
 from rvertex.sources.logs.kafka.reader import KafkaLog
-from rvertex.sources.spec import LogSpec, SourcePartition, SourceSpec, Unit
+from rvertex.sources.spec import Live, SourcePartition, SourceSpec, Topic, Unit
 from tests.support.brokers import free_port
 from tests.support.topics import COLUMNS
 
@@ -51,8 +51,8 @@ def admins(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[weakref.ref[object]
 def away() -> SourceSpec:
     """A topic whose broker does not exist."""
     servers = f"127.0.0.1:{free_port()}"
-    log = LogSpec(encoding="json", config=(("bootstrap.servers", servers),))
-    return SourceSpec("kafka", f"kafka://{servers}/t", COLUMNS, COLUMNS, "t", log=log)
+    kind = Topic("json", (("bootstrap.servers", servers),))
+    return SourceSpec(kind, f"kafka://{servers}/t", COLUMNS, COLUMNS, "t", live=Live())
 
 
 def test_a_client_that_is_dropped_ends_at_once(admins: list[weakref.ref[object]]) -> None:
@@ -75,8 +75,8 @@ def test_options_that_the_client_does_not_take_are_trouble_of_the_log() -> None:
 )
 def test_options_of_readers_are_checked_when_a_job_is_planned(option: tuple[str, str]) -> None:
     servers = f"127.0.0.1:{free_port()}"
-    log = LogSpec(encoding="json", config=(("bootstrap.servers", servers), option))
-    spec = SourceSpec("kafka", f"kafka://{servers}/t", COLUMNS, COLUMNS, "t", log=log)
+    kind = Topic("json", (("bootstrap.servers", servers), option))
+    spec = SourceSpec(kind, f"kafka://{servers}/t", COLUMNS, COLUMNS, "t", live=Live())
     with pytest.raises(LogUnreachableError, match=r"rejects its options .*" + option[0]):
         positions.topic_units(spec)
 

@@ -50,7 +50,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 def test_each_partition_has_a_unit_with_its_bounds(mock: MockCluster, topic: Any) -> None:
     """A partition whose end is before its start has no rows to read."""
     topic(1, 0)
-    early = 'offsets:{"0": 2, "1": 0}'
+    early = ((0, 2), (1, 0))
     first, second = topic_units(topic_spec(mock, "t", start="latest", until=early))
     assert (first.stream, first.first_seq, first.until) == (0, ROWS, ROWS)
     assert (second.stream, second.first_seq, second.until) == (1, 0, 0)
@@ -87,7 +87,7 @@ def test_a_time_between_milliseconds_is_the_next_one(
 
     monkeypatch.setattr(Client, "ask_offsets", noted)
     topic(0)
-    (unit,) = topic_units(topic_spec(mock, "t", start=f"time:{us}"))
+    (unit,) = topic_units(topic_spec(mock, "t", start=us))
     assert [at for at in asked if isinstance(at, int)] == [ms]
     assert unit.first_seq == ROWS, "this broker has no record of a time"
 

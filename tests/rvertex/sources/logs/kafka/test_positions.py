@@ -15,6 +15,7 @@ from rvertex.sources.logs.errors import (
 )
 from rvertex.sources.logs.kafka import positions
 from rvertex.sources.logs.kafka.positions import added_units, topic_units
+from rvertex.sources.spec import Topic
 from tests.support.brokers import Broker, Record, free_port
 from tests.support.topics import topic_spec, value
 
@@ -32,11 +33,11 @@ def filled(broker: Broker, topic: str) -> str:
         ("earliest", "", (0, None)),
         ("latest", "", (5, None)),
         ("earliest", "latest", (0, 5)),
-        ("time:2000000", "time:4000001", (1, 4)),
-        ("time:9000000", "latest", (5, 5)),
-        ("time:-1", "time:0", (0, 0)),
-        ('offsets:{"0": 2, "1": 0}', 'offsets:{"0": 9, "1": 3}', (2, 9)),
-        ("latest", "time:2000000", (5, 5)),
+        (2000000, 4000001, (1, 4)),
+        (9000000, "latest", (5, 5)),
+        (-1, 0, (0, 0)),
+        (((0, 2), (1, 0)), ((0, 9), (1, 3)), (2, 9)),
+        ("latest", 2000000, (5, 5)),
     ],
 )
 def test_places_become_offsets(
@@ -51,9 +52,9 @@ def test_places_become_offsets(
 @pytest.mark.parametrize(
     ("start", "until", "message"),
     [
-        ('offsets:{"0": 6, "1": 0}', "", "start= is offset 6 of partition 0, which has .* 0 to 5"),
-        ('offsets:{"0": 0}', "", r"start= names offsets of the partitions \[0\], but .* \[0, 1\]"),
-        ("earliest", 'offsets:{"0": 0, "1": 0, "2": 0}', r"until= names .* \[0, 1, 2\], but"),
+        (((0, 6), (1, 0)), "", "start= is offset 6 of partition 0, which has .* 0 to 5"),
+        (((0, 0),), "", r"start= names offsets of the partitions \[0\], but .* \[0, 1\]"),
+        ("earliest", ((0, 0), (1, 0), (2, 0)), r"until= names .* \[0, 1, 2\], but"),
     ],
 )
 def test_places_that_are_none(
@@ -104,13 +105,13 @@ def test_user_that_the_broker_refuses_is_no_broker_that_is_away(
     broker: Broker, filled: str
 ) -> None:
     spec = topic_spec(broker, filled)
-    assert spec.log is not None
+    assert isinstance(spec.kind, Topic)
     login = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "SCRAM-SHA-256",
         "sasl.username": "me",
         "sasl.password": "hush",
     }
-    log = replace(spec.log, config=(*spec.log.config, *login.items()))
+    kind = replace(spec.kind, config=(*spec.kind.config, *login.items()))
     with pytest.raises(LogRefusedError, match="authentication"):
-        topic_units(replace(spec, log=log))
+        topic_units(replace(spec, kind=kind))

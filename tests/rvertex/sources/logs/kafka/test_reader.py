@@ -237,7 +237,7 @@ def test_bad_messages_end_it_or_stand_aside(kafka: Kafka) -> None:
         with pytest.raises(LogRowError, match=named):
             found.until(6)
         assert found.rows[0] == [(0, 1)]
-    with kafka.reading(on_error="skip") as found:
+    with kafka.reading(on_bad_row="skip") as found:
         found.until(6)
         assert found.rows[0] == [(0, 1), (3, 2), (5, 3)]
         assert found.dead == [1, 2, 4]
