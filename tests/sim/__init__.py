@@ -1,4 +1,4 @@
-"""Whole jobs under a seeded scheduler; warnings about intended faults are suppressed."""
+"""Simulates whole jobs under a seeded scheduler. Warnings about planned faults are suppressed."""
 
 import logging
 

@@ -67,7 +67,7 @@ class ChangeCheckers(Checkers):
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """A context in which a job manager carries out a change."""
+        """Return a context in which a job manager carries out a change."""
         self.is_changing = True
         try:
             yield
@@ -86,7 +86,7 @@ class ChangeCheckers(Checkers):
         super().on_put(path, data)
 
     def _is_fenced(self, path: str) -> bool:
-        """Whether a former generation wrote a segment where it no longer counts."""
+        """Return whether a fence makes readers ignore this segment of a former generation."""
         folder, _, name = path.rpartition("/")
         file = parse_segment_name(name)
         if file is None:
@@ -108,7 +108,7 @@ class ChangeCheckers(Checkers):
         return self.workload.vertices if plan is None else plan.vertices
 
     def is_right(self, stream: str, lo: int, content: list[int]) -> None:
-        """The right result is known only for the whole output, at the end."""
+        """Check nothing here: the right result is only known for the whole output, at the end."""
 
     def recoverable(self, when: str) -> None:
         self.savepoints_are_whole(when)
@@ -177,7 +177,7 @@ class ChangeCheckers(Checkers):
         self.on_changed(workload)
 
     def marks_are_monotone(self, path: str, mark: int) -> None:
-        """As for unchanged jobs; no reader uses the channels of former plans."""
+        """Check the marks as for unchanged jobs, but not those of channels of former plans."""
         if path.rpartition("/")[0] in self._folders:
             super().marks_are_monotone(path, mark)
 

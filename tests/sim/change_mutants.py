@@ -131,12 +131,12 @@ def a_rollback_goes_to_another_time() -> Mutant:
 
 
 def a_rollback_takes_back_what_was_delivered() -> Mutant:
-    """Nobody checks whether rows since the change were delivered."""
+    """The rollback does not check whether rows since the change were delivered."""
     return Mutant(drafting, "end_of", lambda cut, stream: 0, change=True, deliver=True)
 
 
 def a_change_is_closed_before_its_log_begins() -> Mutant:
-    """A crash at that moment leaves the new plan and the old log."""
+    """Its commit file is deleted too early: a crash leaves the new plan with the old log."""
     original = apply.begin_log
 
     def begin_log(root: Any, copy: Any, shell: Any) -> None:
@@ -154,7 +154,7 @@ def a_suspended_host_writes_on() -> Mutant:
 
 
 def a_process_that_has_ended_is_given_a_host() -> Mutant:
-    """A process dies while it waits for its next host, and is taken all the same."""
+    """A process that has died while it waited for its next host is still used for a host."""
 
     def end(self: Processes[Any], process: Any) -> str:
         return "" if self.is_parked(process) else self._hosts.pop(process, "")

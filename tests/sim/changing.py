@@ -68,7 +68,7 @@ class ChangingWorkload(Workload):
     wishes: tuple[tuple[float, str], ...] = ()
 
     def with_sinks(self, sinks: tuple[AnySink, ...]) -> ChangingWorkload:
-        """As for other jobs; both queries deliver to the same places."""
+        """Return the workload with deliveries; both queries deliver to the same places."""
         one, other = (replace(plan, deliveries=sinks) for plan in self.plans)
         plan = replace(self.plan, deliveries=sinks)
         return replace(self, plan=plan, deliveries=sinks, plans=(one, other))
@@ -145,7 +145,7 @@ def sessions(random: Random, more: bool) -> Query:
 
 
 def stitched(random: Random, more: bool) -> Query:
-    """Touching lifetimes become one; the same query twice."""
+    """A query that joins touching lifetimes; both queries of the deployment are equal."""
     del more
     return spans_of(random, random.randint(80, 200)).select("k").stitch("k").to_parquet()
 
@@ -163,7 +163,7 @@ SHAPES: tuple[Callable[[Random, bool], Query], ...] = (
 
 
 def opener(disk: Disk, process: Process) -> Callable[[str], BlobStore]:
-    """Opens the stores of streams as this process sees them."""
+    """Return a function that opens the stores of streams for this process."""
     return lambda uri: FaultyBlobs(disk, process, root_of(uri))
 
 
@@ -175,7 +175,7 @@ def trap_changing(world: World) -> None:
 def crash_changing(world: World) -> None:
     """All hosts die, and a user requests a change before their successors have caught up.
 
-    Of the processes that then wait for hosts of the next generation one dies, too.
+    One of the processes that then wait for hosts of the next generation also dies.
     """
     world.parked_deaths += 1
     workload, random = world.changes, world.scheduler.random
@@ -204,7 +204,7 @@ def _slow_successors(world: World, known: set[int], left: int) -> None:
 
 
 def freeze_changing(world: World) -> None:
-    """A suspended machine writes its buffers after a change, which no check can prevent.
+    """A suspended machine writes its buffers only after a change, which nothing can prevent.
 
     The buffer has other rows than its successors compute.
     """

@@ -58,7 +58,7 @@ class Checkers(of_query.Checkers):
             self.follows_from_log_and_journal()
 
     def promises_stand_behind_what_was_fetched(self, path: str, data: bytes) -> None:
-        """A partition counts as idle only after the instance has offered all fetched rows."""
+        """A partition is idle only after its instance has passed on all rows that it fetched."""
         assert self.disk is not None
         vertex = path.removeprefix(INTAKE).rpartition("/")[0]
         for entry in entries_of({path: data})[vertex]:
@@ -75,7 +75,7 @@ class Checkers(of_query.Checkers):
         return [] if source is None else [unit.stream for unit in source.log_units]
 
     def follows_from_log_and_journal(self) -> None:
-        """Everything durable of a live job follows from its log and its journals."""
+        """All durable data of a live job follow from the job's input log and its journals."""
         try:
             vertices = vertices_on(self.blobs, self.workload)
             answers = expected_of(self.workload, vertices, self.intake)
@@ -98,7 +98,7 @@ class Checkers(of_query.Checkers):
                 return
 
     def silence_makes_nobody_late(self, vertices: Sequence[VertexSpec]) -> None:
-        """The promise of a silent partition makes no row late that is in step with the others."""
+        """Rows whose times are close to those of other partitions are not late after a silence."""
         assert self.workload.log is not None
         entries = entries_of(self.intake)
         has_jumped = self._world.met["fault clock_jump"] > 0

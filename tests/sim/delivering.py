@@ -74,7 +74,7 @@ class SimDeliveryWiring:
 
 
 class DeliveryProcess:
-    """The process of a ``jobmanager deliver``, from its start to its end."""
+    """A process of the command ``jobmanager deliver``, from its start to its end."""
 
     def __init__(self, world: World, sinks: Sequence[AnySink], start_seq: int = 0) -> None:
         """``start_seq``: where new deliveries start."""

@@ -52,7 +52,7 @@ def lose_answers(world: World) -> None:
 
 
 def slow_destination(world: World) -> None:
-    """Its answers take seconds, some longer than any limit."""
+    """The destination answers after seconds, sometimes later than any time limit."""
     there = world.destinations
     there.delay_s = world.scheduler.random.choice([0.2, 1.0, 4.0])
     _for_a_while(world, 6.0, lambda: setattr(there, "delay_s", 0.005))
@@ -115,7 +115,7 @@ def crash_delivery(world: World) -> None:
 
 
 def mine_delivery(world: World) -> None:
-    """A delivering process dies during an operation of the store."""
+    """A delivering process dies during an operation on the store."""
     if (process := _some(world)) is not None:
         random = world.scheduler.random
         world.disk.mines[process.name] = (random.randint(0, 12), random.choice(WAYS_TO_DIE))
@@ -134,7 +134,7 @@ def second_delivery(world: World) -> None:
 
 
 def late_delivery(world: World) -> None:
-    """A delivery with a random start is added; if there is one, it is run again."""
+    """A user adds a delivery with a random start, or runs the added one again."""
     random = world.scheduler.random
     sink: AnySink = SimSink("late", random.choice(["epochs", "sessions"]))
     topics = [other for other in world.workload.deliveries if isinstance(other, TopicSink)]

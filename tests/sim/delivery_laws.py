@@ -69,12 +69,12 @@ class DeliveryLaws:
 
     @property
     def keys(self) -> list[Key]:
-        """Each partition of each delivery that was ever started."""
+        """Return the key of each partition of each delivery that was ever started."""
         count = len(self.workload.sinks)
         return [(n, k) for n in self.sinks if n not in self.too_late for k in range(count)]
 
     def topic(self, key: Key) -> TopicLaws:
-        """The laws of a topic, with the contents of the output."""
+        """Return the laws of a topic, which know the contents of the output."""
         name, k = key
         if key not in self._topics:
             stream, _ = self.workload.sinks[k]
@@ -204,7 +204,7 @@ class DeliveryLaws:
             self._world.violate("all is delivered", f"{key}: {at} of {end}")
 
     def _expected(self, batch: pa.RecordBatch) -> list[tuple[int, Row]]:
-        """Each event of a partition as a row, with its seq."""
+        """Return each event of a partition as a row, with its seq."""
         plan = self.workload.plan
         assert plan is not None
         names = self._names or _names_of(plan)
@@ -229,7 +229,7 @@ class DeliveryLaws:
         return rows_of(table)
 
     def _files(self, key: Key, blobs: dict[str, bytes]) -> list[Row]:
-        """The rows in a folder of tables as any reader gets them, and the stored progress."""
+        """Return the rows that a reader of Parquet finds in the folder, and the stored progress."""
         from tests.sim.destinations import FOLDER
 
         name, k = key
@@ -254,7 +254,7 @@ def _names_of(plan: PhysicalPlan) -> list[str]:
 
 
 def _joined(pieces: Sequence[Items]) -> pa.RecordBatch:
-    """All items; those from before a change have null in the added columns."""
+    """Return all items. Items from before a change have null in the columns that it added."""
     tables = [pa.Table.from_batches([items.batch]) for items in pieces]
     (batch,) = pa.concat_tables(tables, promote_options="default").combine_chunks().to_batches()
     return batch

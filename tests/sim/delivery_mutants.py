@@ -114,7 +114,7 @@ def a_zombie_does_not_look_who_is_newest() -> Mutant:
 
 
 def an_epoch_is_counted_and_not_claimed() -> Mutant:
-    """Two processes deliver as writers of one epoch."""
+    """A process uses the next epoch without claiming it, so two may use the same epoch."""
 
     def take(self: Any, now_us: int) -> int:
         self.epoch += 1
@@ -145,7 +145,7 @@ def a_position_is_noted_before_the_function_is_called() -> Mutant:
 
 
 def a_function_is_called_by_the_replaced() -> Mutant:
-    """A call is not checked against later epochs: rows also arrive in other batches."""
+    """A replaced process also calls the function, so rows arrive again in other batches."""
     more = ((FunctionDestination, "open", _open_without_the_last_call()),)
     return delivered(
         FunctionDestination, "_check_fence", lambda self, epoch: None, (*ZOMBIES, *DEATHS), more

@@ -104,7 +104,7 @@ class Destinations:
     strikes: dict[str, Strike] = field(default_factory=dict)
 
     def open(self, process: Process, sink: AnySink, place: DeliveryPlace) -> Destination:
-        """A handle for one partition (jobmanager.delivery.wiring)."""
+        """Return a handle for one partition, as ``jobmanager.delivery.wiring`` requires."""
         if sink.kind == "function":
             function = partial(self._called, process, place)
             return FunctionDestination(function, sink.name, place)
@@ -121,7 +121,7 @@ class Destinations:
         return self.shelves.setdefault((place.delivery, place.partition), Shelf())
 
     def _called(self, process: Process, place: DeliveryPlace, first_seq: int, batch: Any) -> None:
-        """The user's function: it takes a while, and sometimes raises before or after its work."""
+        """Simulate the user's function: slow, and sometimes raising before or after its work."""
         self.befall(process, "before")
         if self.is_away or self.world.chance(self.loss):
             raise ConnectionError("the function fails")
@@ -133,7 +133,7 @@ class Destinations:
         self.befall(process, "after")
 
     def befall(self, process: Process, when: str) -> None:
-        """The moments in a call at which a process can die or sleep."""
+        """Let the process die or sleep if a planned fault is due at this moment of the call."""
         strike = self.strikes.get(process.name)
         if strike is None or strike.when != when:
             return
@@ -180,7 +180,7 @@ class LossyBlobs(FaultyBlobs):
 
 
 class SimDestination:
-    """A handle; see :class:`rvertex.sinks.protocol.Destination`."""
+    """A handle of one process; its interface is :class:`rvertex.sinks.protocol.Destination`."""
 
     def __init__(
         self, there: Destinations, process: Process, sink: AnySink, place: DeliveryPlace

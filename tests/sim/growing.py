@@ -69,7 +69,7 @@ def make_growing_workload(seed: int) -> Workload:
 
 
 def _of_topic(vertex: VertexSpec, partitions: int) -> VertexSpec:
-    """The vertex that knows the number of partitions when the job was planned."""
+    """Return the source vertex with the number of partitions that the topic had at planning."""
     source = vertex.source
     if source is None:
         return vertex
@@ -83,7 +83,7 @@ def grows(workload: Workload) -> bool:
 
 
 def vertices_on(blobs: Mapping[str, bytes], workload: Workload) -> Sequence[VertexSpec]:
-    """The vertices in the stored plan, which a successor uses."""
+    """Return the vertices of the stored plan, which a successor uses."""
     data = blobs.get(root_of(ROOT) + PLAN) if grows(workload) else None
     return workload.vertices if data is None else _plan_in(data).vertices
 
@@ -95,7 +95,7 @@ def _plan_in(data: bytes) -> PhysicalPlan:
 
 
 class Brokers:
-    """Lists the partitions, or does not answer."""
+    """Brokers that list the partitions, or sometimes do not answer."""
 
     def __init__(self, scheduler: Scheduler, workload: Workload) -> None:
         assert workload.log is not None

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def the_plan_is_not_durable_when_it_is_followed() -> Mutant:
-    """Vertices read partitions that only this job manager knows."""
+    """Vertices read an added partition before the plan that contains it is durable."""
     return Mutant(JobRoot, "replace_plan", lambda self, plan: None, ("crash_manager",), grow=True)
 
 
 def a_partition_takes_part_at_once() -> Mutant:
-    """The read and emitted positions of a predecessor are ignored."""
+    """A vertex reads an added partition at once, whatever its predecessor has emitted."""
     return Mutant(LogFeed, "_is_settled", lambda self: True, CRASHES, grow=True)
 
 

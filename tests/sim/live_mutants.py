@@ -1,6 +1,6 @@
 """Planted bugs of live sources: a successor reads other decisions than those of chance or clock.
 
-Planted bugs of live sources: a successor does not repeat a decision of chance or of the clock.
+Planted bugs of live sources: a successor decides other than its predecessor did.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ZOMBIES = ("zombie", "partition", "cut_control")
 
 
 def a_choice_is_not_written_down() -> Mutant:
-    """Entries take effect, and only this instance knows them."""
+    """Entries of the journal take effect without being stored, so a successor lacks them."""
 
     def write(self: Any, entries: Sequence[LogEntry], background: Any, wake: Any) -> None:
         for entry in entries:
@@ -42,7 +42,7 @@ def a_choice_is_not_written_down() -> Mutant:
 
 
 def a_choice_is_written_down_after_its_use() -> Mutant:
-    """Entries take effect while they are on their way."""
+    """Entries of the journal take effect before they are durable."""
     original = Intake.write
 
     def write(self: Any, entries: Sequence[LogEntry], background: Any, wake: Any) -> None:
@@ -67,7 +67,7 @@ def a_partition_is_silent_though_rows_were_fetched() -> Mutant:
 
 
 def promises_climb_on_promises() -> Mutant:
-    """A silent partition follows the promises for others instead of the times of their rows."""
+    """A silent partition follows the CTIs of other silent partitions instead of times of rows."""
     original = LogFeed._facts
 
     def facts(self: Any, **options: Any) -> list[PartitionFacts]:
@@ -77,7 +77,7 @@ def promises_climb_on_promises() -> Mutant:
 
 
 def the_others_are_read_on_meanwhile() -> Mutant:
-    """The frontiers at the decision count, not those when the log was queried."""
+    """The frontiers when the decision is made are used, not those when the log was queried."""
     return Mutant(Looks, "at", lambda self, time_s: self._looks[-1], live=True)
 
 
@@ -87,7 +87,7 @@ def the_cut_off_use_rows() -> Mutant:
 
 
 def entries_go_with_any_checkpoint() -> Mutant:
-    """Blobs are named although their entries have not taken effect."""
+    """A checkpoint names journal blobs although their entries have not taken effect."""
 
     def names(self: Any) -> tuple[str, ...]:
         return tuple(self._journal.name(number) for number, *_ in self._unnamed)

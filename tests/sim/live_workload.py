@@ -102,7 +102,7 @@ def make_live_workload(seed: int) -> Workload:
 
 
 def _windows(stream: Stream) -> Query:
-    """Late rows and CTIs decide about the contents of a window and when it closes."""
+    """A query with windows, whose contents depend on which rows are late."""
     window = stream.group_by("k").window(tumbling("200ms"))
     return window.agg(n=agg.count(), last=agg.last("x")).to_parquet()
 
@@ -123,7 +123,7 @@ def _log(random: Random) -> LiveLog:
 
 
 def _idle(random: Random, *, is_ahead: bool) -> Idle:
-    """Following partitions with future rows may make rows in step late, which is allowed."""
+    """Draw the ``idle`` option; not "follow" or "clock" if rows may be from the future."""
     chosen: Idle = random.choice(["follow", "follow", "follow", "clock", "wait"])
     return "wait" if is_ahead else chosen
 

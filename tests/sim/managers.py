@@ -67,7 +67,7 @@ class ManagerProcess(of_query.ManagerProcess):
         return self._plan.vertices
 
     def _changed(self, root: JobRoot) -> PhysicalPlan:
-        """The plan, after completing a change that a dead job manager has left."""
+        """Complete a change that a dead job manager has left unfinished. Return the plan."""
         if self._following is None:
             root.open_store = opener(self._world.disk, self.process)
             self._change(root, CHANGE_TRIES_MAX)
@@ -115,7 +115,7 @@ class ManagerProcess(of_query.ManagerProcess):
 
     @property
     def have_caught_up(self) -> bool:
-        """Whether the output has again all delivered items."""
+        """Return whether the output again has all delivered items."""
         return self._deliveries is None or self._deliveries.have_caught_up
 
     def on_tick(self, manager: JobManager) -> None:

@@ -70,7 +70,7 @@ class UnfitError(Exception):
 
 
 def merge_emits_one_cti_too_few() -> Mutant:
-    """The first of several CTIs released at once is omitted, so batches matter."""
+    """If several CTIs are released at once, the first is omitted, so batches matter."""
     original = Merge._new_ctis
     return Mutant(
         Merge,
@@ -117,7 +117,7 @@ def old_marks_collect_a_new_instance() -> Mutant:
 
 
 def checkpoint_announced_before_its_outputs_are_durable() -> Mutant:
-    """Drop invariant (1) of rvertex.host.runner."""
+    """A host breaks invariant (1) of rvertex.host.runner."""
     return Mutant(
         VertexRunner, "is_durable", lambda self, seqs, is_urgent: True, ("crash_host", "slow_store")
     )
@@ -192,7 +192,7 @@ def a_failed_flush_counts_as_durable() -> Mutant:
 
 
 def a_full_tail_hides_a_failed_flush() -> Mutant:
-    """As it was before the simulation found it (seed 31)."""
+    """A full tail hides that a flush has failed: a bug that the simulation found (seed 31)."""
 
     def has_room(self: Any) -> bool:
         with self._state:
@@ -203,7 +203,7 @@ def a_full_tail_hides_a_failed_flush() -> Mutant:
 
 
 def volatile_marks_are_kept() -> Mutant:
-    """As it was before the simulation found it (seed 17)."""
+    """Each collection stores its mark, also of a volatile stream: a bug that seed 17 found."""
     original = DurableLog.collect
     return Mutant(
         DurableLog,
@@ -230,7 +230,7 @@ def a_takeover_counts_epochs_on() -> Mutant:
 
 
 def a_replaced_writer_takes_the_mark_back() -> Mutant:
-    """As it was before the simulation found it (seed 3790): it does not check existing marks."""
+    """A writer does not check stored marks, and lowers them: a bug that seed 3790 found."""
     original = FaultyBlobs.exists
     return Mutant(
         FaultyBlobs,
@@ -241,7 +241,7 @@ def a_replaced_writer_takes_the_mark_back() -> Mutant:
 
 
 def wall_time_measures_silence() -> Mutant:
-    """As it was before the simulation found it (seed 16)."""
+    """Silence is measured by wall time, which may jump: a bug that seed 16 found."""
     return Mutant(PatientClock, "now_us", lambda self: self._clock.now_us(), ("clock_jump",))
 
 
@@ -325,7 +325,7 @@ def _without(seed: int, kinds: tuple[str, ...], **jobs: bool) -> Outcome:
 
 
 def _check_that_it_applies(name: str, outcome: Outcome) -> None:
-    """Check that the mutant fits the code: otherwise its own errors would be detected."""
+    """Check that the replacement fits the code; otherwise its own errors would be detected."""
     found = [e for e in OUTDATED if any(e in violation for violation in outcome.violations)]
     if found:
         raise UnfitError(f"{name} does not fit the code any more: {outcome.violations[0]}")

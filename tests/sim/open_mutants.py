@@ -35,7 +35,7 @@ def _spread(change: Callable[[Run, np.ndarray], Run]) -> Mutant:
 
 
 def an_end_is_lost() -> Mutant:
-    """The last one of the rows that end in a step stays valid."""
+    """Of the rows that end in a step, the last one stays valid."""
 
     def change(run: Run, ends: np.ndarray) -> Run:
         if ends.sum() < 2:

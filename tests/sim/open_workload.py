@@ -73,12 +73,12 @@ def totals(random: Random) -> Made:
 
 
 def versions(random: Random) -> Made:
-    """The current row of each key, some of which are deleted."""
+    """A query for the current row of each key; some keys are deleted."""
     return _versions(random, "rows").select("k", "x"), ("k",)
 
 
 def left_so_far(random: Random) -> Made:
-    """The current row of each key with that of another table, if there is one."""
+    """A query that joins the current row of each key to the other table's, if there is one."""
     left, right = (_versions(random, name).select("k", "x") for name in ("left", "right"))
     return left.join(right.select("k", y=col("x")), on="k", how="left"), ("k",)
 
@@ -96,7 +96,7 @@ def of_spans(random: Random) -> Made:
 
 
 def open_windows(random: Random) -> Made:
-    """Results of windows before they close, and then the final ones."""
+    """A query with results of windows before they close, and then the final results."""
     windows = _rows(random, "rows").group_by("k").window(tumbling("10ms"), emit="changes")
     found = windows.agg(n=agg.count(), total=agg.sum("x"))
     return found.select("k", "n", "total", "is_final", at=col("window_start").cast("int64")), (

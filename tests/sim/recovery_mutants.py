@@ -49,7 +49,7 @@ def replay_puts_out_what_it_repeats() -> Mutant:
 
 
 def no_state_reaches_back() -> Mutant:
-    """A replayed vertex reads nothing from before the last CTI."""
+    """A replayed vertex does not read items from before the last CTI, which its state needs."""
     original = ReplayPoints.__init__
     return Mutant(ReplayPoints, "__init__", lambda self, horizon_us: original(self, 0), DEATHS)
 
@@ -103,7 +103,7 @@ def _wrong_at_a_new_endpoint(change: Callable[[Any], Any]) -> Mutant:
 
 
 def joins_do_not_hold_the_marks() -> Mutant:
-    """Items that a newcomer will read are collected while its checkpoint is taken."""
+    """Items are deleted although a new instance will read them after its checkpoint is taken."""
 
     def positions(self: Any, vertex: str) -> Any:
         return [i.consumed for i in self.vertices[vertex].instances]
@@ -125,7 +125,7 @@ def a_twin_counts_as_level_at_once() -> Mutant:
 
 
 def a_newcomer_has_no_parts() -> Mutant:
-    """Parts that a newcomer's first checkpoint may name are not kept."""
+    """Parts of checkpoints are deleted although a new instance's first checkpoint may name them."""
     original = jobmanager.manager.instances.new_instance
 
     def new_instance(*args: Any) -> Any:
@@ -174,7 +174,7 @@ def a_replaced_manager_goes_on() -> Mutant:
 
 
 def a_successor_applies_the_marks_less_often() -> Mutant:
-    """A successor collects once per round of checkpoints while it reads the log."""
+    """A successor that reads the log deletes obsolete items only once per round of checkpoints."""
 
     def collect_now_and_then(job: JobState) -> None:
         job.uncollected += 1
@@ -185,7 +185,7 @@ def a_successor_applies_the_marks_less_often() -> Mutant:
 
 
 def only_the_oldest_is_asked_where_a_checkpoint_reads() -> Mutant:
-    """As it was before the simulation found it (seed 120138): it compares the oldest one only."""
+    """Only the oldest kept checkpoint is compared: a bug that seed 120138 found."""
 
     def add(self: Any, vertex: str, ref: Any) -> bool:
         refs = self._refs[vertex]

@@ -34,7 +34,7 @@ BEGINS = re.compile(r"(.*/)_begins-(\d{20})")
 
 
 class RetentionLaws:
-    """Gets every deletion of the job, and everything that becomes durable."""
+    """Checks every deletion by the job, and all data that become durable."""
 
     def __init__(
         self, world: Scheduler, workload: Workload, needs: Callable[[], Mapping[Key, int]]
@@ -59,7 +59,7 @@ class RetentionLaws:
             self._begins.append((self._streams[match[1]], int(match[2]), data))
 
     def is_let_go(self, process: str, marks: Sequence[Mark], looked_s: float) -> None:
-        """The last delivered item stays, and all later ones."""
+        """Check that retention keeps the last delivered item and all later items."""
         streams = [stream for stream, _ in self._workload.sinks]
         found = {streams.index(mark.stream): mark.seq for mark in marks}
         told = {
@@ -80,7 +80,7 @@ class RetentionLaws:
         return key[0] not in self._own and found
 
     def beginning(self, root: str) -> int:
-        """The first item that an output must still have."""
+        """Return the first item that an output must still have."""
         stream = self._streams[root]
         return max((seq for found, seq, _ in self._begins if found == stream), default=0)
 

@@ -127,7 +127,7 @@ class Strand:
         return not self._is_over
 
     def unwind(self) -> None:
-        """Its process is dead: raise out of the current call."""
+        """End the strand, whose process is dead, by an exception from its current call."""
         self._is_unwinding = True
         while self._thread.ident is not None and not self._is_over:
             self._switch(self._goes_on.release)

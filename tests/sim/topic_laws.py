@@ -95,7 +95,7 @@ class TopicLaws:
             self._values[key] = event["after"]
 
     def _change(self, key: Key, row: dict[str, Any], seq: int) -> None:
-        """A row that starts or ends, with its kind of change."""
+        """Apply a record with a kind of change: a row starts or ends."""
         op = row.pop("op")
         self._world.met[f"delivery: changes {op}"] += 1
         if op == DELETE:

@@ -130,7 +130,7 @@ class World(of_query.World):
         return self.workload.plan
 
     def finish(self) -> None:
-        """A user delivers undelivered items, also of deliveries that another process started."""
+        """Deliver all undelivered items, also for deliveries that another process started."""
         if not self.workload.deliveries:
             return
         limit_s = self.scheduler.now_s + LIMIT_S
@@ -157,7 +157,7 @@ class World(of_query.World):
 
 
 def outputs_on(world: World) -> dict[str, list[Items]]:
-    """The output of a changed job: by stream the items, with the columns that they had."""
+    """Return the items of each output stream of a changed job, with the columns that they had."""
     return {stream: items_of(world.disk.blobs, uri) for stream, uri in world.workload.sinks}
 
 

@@ -101,7 +101,7 @@ def events(spans: bool) -> Stream:
 
 
 def placeless(stream: Stream) -> Stream:
-    """The same events after a step that makes their order unknown to a batch."""
+    """The same events after a step after which a batch no longer knows their order."""
     return stream.union(stream.filter(lit(False)))
 
 

@@ -30,7 +30,7 @@ def ready(status: dict[str, Any]) -> set[int]:
 
 
 def live(folder: Path) -> ChangedJob:
-    """A job with one host, so that a branch has task slots for its own."""
+    """A job with one host, so that there are task slots for the hosts of a branch."""
     changed = ChangedJob(folder)
     changed.append(2)
     changed.run(changed.query("old", COUNTS), executor="spark", master="local[4]", hosts=1)

@@ -1,4 +1,4 @@
-"""Processes of hosts that stay through a rescale: nobody starts others, unless one died meanwhile.
+"""Processes of hosts survive a rescale: no others are started, unless one died meanwhile.
 
 Cannot catch: a process that dies between two messages of its connection (tests/sim).
 """

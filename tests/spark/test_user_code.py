@@ -102,7 +102,7 @@ def test_a_process_on_spark_is_that_of_this_process(tmp_path: Path) -> None:
 
 
 class Bursts(KeyedProcess):
-    """Two named timers, moved, deleted, in the past and set by timers; rows that start later."""
+    """Uses two named timers: moves and deletes them, sets them in the past and from timers."""
 
     output = {"n": "int64", "total": "float64", "when": "timestamp", "what": "string"}  # noqa: RUF012
     n: int = 0

@@ -306,7 +306,7 @@ def test_a_source_that_replays_has_counted_the_bad_rows_before(tmp_path: Path) -
 def test_a_source_whose_times_are_known_gives_the_same_wherever_it_is_cut(
     data: st.DataObject, tmp_path: Path
 ) -> None:
-    """The frontier at a dead letter may move between two bad rows."""
+    """The frontier that a dead letter records may differ between two bad rows."""
     good = [b'{"time": %d, "k": "a", "x": 0.5}' % t for t in (9, 2, 3, 4, 5)]
     bad = st.lists(st.sampled_from([b"null", b'{"time": "noon"}']), max_size=4)
     rows = [row for one in good for row in (one, *data.draw(bad))]
@@ -410,7 +410,7 @@ def test_times_of_a_column_may_name_a_zone_or_not(
 
 
 def test_a_time_that_an_expression_does_not_give_is_a_bad_row(tmp_path: Path) -> None:
-    """Formerly such a row ended the job despite ``on_bad_row``, without naming row and file."""
+    """Such a row does not end the job if ``on_bad_row`` allows it, as it did before."""
     (tmp_path / "x.csv").write_text("t,k\n01.02.2026,a\nx.y,b\n03.02.2026,c\n")
     time_of = col("t").str.to_timestamp("%d.%m.%Y")
     rows = Stream.from_csv(tmp_path, vs=time_of, on_bad_row="dead_letter")

@@ -39,7 +39,7 @@ PAYLOAD = pa.schema([("n", pa.int64())])
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Always keep the bounds from later rows, even if they help little."""
+    """Always keep the bounds from later rows, which are usually dropped if they help little."""
     monkeypatch.setattr(disorder, "BLOCK_ROWS", BLOCK_ROWS)
     monkeypatch.setattr(disorder, "FEW_ROWS", 0)
     monkeypatch.setattr(disorder, "GAIN_MIN", 0.0)

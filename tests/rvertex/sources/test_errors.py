@@ -60,7 +60,7 @@ def test_a_bad_row_is_named(
 def test_a_row_of_another_shape_that_is_not_utf_8_leaves_the_types_as_they_are(
     tmp_path: Path,
 ) -> None:
-    """Arrow passes the row to Python as text to decide about skipping, which failed."""
+    """Arrow passes such a row to Python as text, which failed for bytes that are not UTF-8."""
     path = tmp_path / "a.csv"
     path.write_bytes(b"time,k,x\n1,a,1\n2,\xe9,2,2\n3,\xe9,3\n")
     found = infer_schema(Csv(), str(path))
@@ -70,7 +70,7 @@ def test_a_row_of_another_shape_that_is_not_utf_8_leaves_the_types_as_they_are(
 @pytest.mark.parametrize("place", range(7))
 @pytest.mark.parametrize("format", ["csv", "json", "parquet"])
 def test_a_bad_row_is_found_wherever_it_stands(tmp_path: Path, format: Format, place: int) -> None:
-    """The first of two: a value that the plan's type cannot hold."""
+    """The first of two bad rows is named; its value does not fit the plan's type."""
     path = tmp_path / f"a.{format}"
     values = [row + 0.5 if row in (place, 6) else float(row) for row in range(7)]
     if format == "parquet":

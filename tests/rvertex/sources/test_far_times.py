@@ -27,7 +27,7 @@ def far(tmp_path: Path) -> str:
 
 
 def test_such_times_are_times(far: str) -> None:
-    """The statistics of the file could not represent them as datetimes."""
+    """They are read although Python's datetimes cannot represent the statistics in the file."""
     rows = Stream.from_parquet(far, vs="t", delay="0s")
     found = jobmanager.collect(rows.filter(col("x") > 1))
     assert found["_vs"].to_pylist() == [1, YEAR_10000_US, YEAR_10000_US + 5]

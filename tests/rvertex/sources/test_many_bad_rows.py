@@ -333,7 +333,7 @@ def test_only_lines_without_the_form_of_the_others_are_inspected() -> None:
 def test_a_byte_order_mark_within_a_file_is_part_of_its_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Arrow removes it from the first value of a piece, so values depended on the pieces."""
+    """Arrow removes it at the start of each piece of a file, but values depend on no piece."""
     path = tmp_path / "a.csv"
     path.write_bytes("c0,c1\na,1\n\ufeffa,2\n\ufeffb,3\n".encode())
     columns = pa.schema([("c0", pa.string()), ("c1", pa.int64())])
@@ -344,7 +344,7 @@ def test_a_byte_order_mark_within_a_file_is_part_of_its_value(
 
 
 def test_values_without_a_time_are_found_together(tmp_path: Path) -> None:
-    """A column of times with other texts among its first rows becomes text."""
+    """If the first rows of a column have times and other texts, its type is text."""
     texts = [None, "2026-01-01", "x1", "2026-01-01T00:00:00Z", "20260101T000000Z", "32.01.2026"]
     columns = pa.schema([("at", pa.string()), ("n", pa.string()), ("end", pa.int64())])
     table = pa.table(
@@ -407,7 +407,7 @@ GOOD_VALUES = {
 
 @pytest.mark.parametrize("case", GOOD_VALUES)
 def test_a_good_value_is_good_whatever_other_rows_are(case: str, tmp_path: Path) -> None:
-    """A row alone, before a bad row, and before a row with a time without a zone."""
+    """A good row is read alone, before a bad row, and before a row whose time has no zone."""
     format, kind, value = GOOD_VALUES[case]
     columns = pa.schema([("c0", kind), ("n", pa.int64())])
     head, row, others = b"c0,n\n", b"%s,%d\n", [b"", b",x\n", b"2026-01-01T00:00:00,1\n"]
@@ -503,7 +503,7 @@ EARLIER = {
 
 @pytest.mark.parametrize("case", EARLIER)
 def test_the_first_bad_line_of_a_file_is_named(case: str, tmp_path: Path) -> None:
-    """Whichever is first: a value of the wrong type, a time, or another column."""
+    """The first line is named, whether its value, its time or its set of columns is wrong."""
     format, text, line = EARLIER[case]
     path = tmp_path / f"a.{format}"
     path.write_text(text)

@@ -64,7 +64,7 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
 
 @pytest.mark.parametrize("there", VALUES)
 def test_what_fits_keeps_every_value(there: str) -> None:
-    """A value stays the same or is an error: a misfit means different things to different users."""
+    """A value stays the same or is an error; it is never changed to fit the type."""
     for wanted in VALUES:
         check_conversion(there, wanted)
 
@@ -205,7 +205,7 @@ def test_types_of_a_family_fit_and_no_others() -> None:
 def test_what_has_no_value_in_the_first_file_has_the_type_of_the_next(
     format: Format, first: str, second: str, tmp_path: Path
 ) -> None:
-    """Compared as text, the maximum of 9 and 10 would be 9."""
+    """The type is not text, because then the maximum of 9 and 10 would be 9."""
     for name, text in (("a", first), ("b", ""), ("c", "\0"), ("d", second)):
         (tmp_path / f"{name}.{'jsonl' if format == 'json' else format}").write_text(text)
     schema = infer_schema(FORMATS[format].kind(), str(tmp_path))

@@ -78,7 +78,7 @@ def test_several_paths_are_one_source(folder: str) -> None:
 
 
 def test_a_file_that_goes_while_a_folder_is_listed_is_none_of_it(tmp_path: Path) -> None:
-    """A dangling link is such a name: it is listed, but has no file."""
+    """A dangling link is listed but has no file, like a file that was deleted after the listing."""
     (tmp_path / "a.csv").write_text("t\n1\n")
     (tmp_path / "b.csv").symlink_to(tmp_path / "gone.csv")
     assert list(list_files("csv", str(tmp_path))) == [f"{tmp_path}/a.csv"]

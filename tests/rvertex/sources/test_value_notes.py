@@ -112,7 +112,7 @@ def test_an_open_quote_among_the_first_rows_does_not_make_columns_text(
 def test_one_word_in_a_column_of_times_that_are_numbers_is_named(
     policy: str, tmp_path: Path
 ) -> None:
-    """A footer makes the column text, so none of its numbers is a time."""
+    """A last line with text makes the whole column text, so its numbers are not read as times."""
     path = tmp_path / "a.csv"
     path.write_text("t,x\n1,5\n2,6\nTotal,11\n")
     (note,) = notes(Stream.from_csv(path, vs="t", on_bad_row=policy), path)  # type: ignore[arg-type]

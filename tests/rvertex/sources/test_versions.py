@@ -114,7 +114,7 @@ def test_a_file_that_changed_before_it_is_opened(
 def test_a_file_that_changes_while_it_is_read(
     tmp_path: Path, format: Format, change: Callable[[Path, Format], None]
 ) -> None:
-    """Whatever its reader meets first, the error reports the change, and no row is emitted."""
+    """The error reports the change, whatever the reader notices first. No row is emitted."""
     path = tmp_path / f"f.{format}"
     path.write_bytes(rows_as(format, ROWS))
     partition = only_partition(spec_of(format, path))

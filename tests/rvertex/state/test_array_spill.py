@@ -1,4 +1,4 @@
-"""Operators' arrays that are spilled to scratch: which may be, and that they are."""
+"""The arrays of operators that may be spilled to scratch are spilled, and no others."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Owner:
 
 
 class Lazy:
-    """A property instead of a slot, as events of keyed processes have."""
+    """An object with a property in place of an attribute, like the events of keyed processes."""
 
     __module__ = "rvertex.tests"
     __slots__ = ("_value", "never_set")
@@ -281,7 +281,7 @@ def test_row_stores_are_read_from_scratch(small: None) -> None:
 
 
 class Waiting:
-    """Queues of batches, as operators that buffer rows have them."""
+    """An operator with queues of batches, like operators that buffer rows."""
 
     __module__ = "rvertex.tests"
 

@@ -10,7 +10,7 @@ from rvertex.state.hash_index import BloomFilter, HashIndex, equal_keys
 
 
 def drawn(rows: int, hashes: int, seed: int = 0, vertices: int = 1) -> np.ndarray:
-    """Hashes as in one of this number of vertices: from a range of the upper half."""
+    """Hashes of the keys of one vertex of this number: their upper 32 bits are within a range."""
     found = np.random.default_rng(seed).integers(0, 2**64 // vertices, hashes, np.uint64)
     return np.random.default_rng(seed + 1).choice(found, rows)
 

@@ -160,7 +160,7 @@ def processing(kind: pa.DataType, target: type[KeyedProcess] = Passes) -> KeyedP
 
 @given(columns(), OUT)
 def test_a_process_and_its_batch_twin(column: pa.Array, kind: pa.DataType) -> None:
-    """The key is a time, too, and is returned unchanged."""
+    """The key of the process is also a time, and is returned unchanged."""
     payload = pa.schema([("k", column.type), ("t", column.type)])
     starts = pa.array(range(len(column)), pa.int64())
     arrays = [starts, pa.array(range(1, len(column) + 1), pa.int64()), column, column]
@@ -338,7 +338,7 @@ def test_a_struct_with_a_time_is_given_in_any_form_that_arrow_takes(value: Any) 
 
 @pytest.mark.parametrize("value", ["abc", 5, (5,), [5], {"t": "abc"}])
 def test_what_is_no_struct_is_refused(value: Any) -> None:
-    """Formerly this was an AttributeError, which looks like a bug of ours."""
+    """The error names the value. Before, it was an AttributeError within the engine."""
     kind = pa.struct([("t", pa.timestamp("us", "UTC")), ("n", pa.int64())])
     with pytest.raises((TypeError, ValueError)):
         arrow_column([value], kind)

@@ -38,7 +38,7 @@ CLIP = Clip(("k",), ("k",))
     ],
 )
 def test_the_row_that_is_waited_for_is_named(spec: OperatorSpec, ports: int, name: str) -> None:
-    """The first row whose end is unknown, not a row that only waits behind it."""
+    """The named row is the first one whose end is unknown, not a row that only waits behind it."""
     operator = spec.open([SCHEMA] * ports)
     rows = [ev(1, 4, k="early", x=0), ev(2, 90, k="it's", x=1), ev(3, 5, k="behind", x=2), cti(9)]
     out = operator.process([make_run(rows, SCHEMA), *[make_run([cti(9)], SCHEMA)] * (ports - 1)])

@@ -34,7 +34,7 @@ NOW_S, NOW_US = 100.0, 5_000 * S
 def facts(
     frontier_s: float, *, silent_s: float = 10.0, told_s: float = 0.0, more: int = 0
 ) -> PartitionFacts:
-    """A partition at position 7 whose last row came ``silent_s`` ago; the log has ``more`` rows."""
+    """A partition at position 7, silent for ``silent_s``; ``more`` unread rows follow."""
     return PartitionFacts(
         position=7,
         frontier=int(frontier_s * S),
@@ -74,7 +74,7 @@ def test_it_promises_again_when_half_of_its_grant_is_used() -> None:
 
 @pytest.mark.parametrize("delay_us", [0, 50_000, 100_000, 4 * S])
 def test_a_row_in_step_with_the_others_is_never_late(delay_us: int) -> None:
-    """The others have rows up to their frontier plus the delay."""
+    """The other partitions have rows up to their frontier plus the delay."""
     (promised,) = asked(facts(10), facts(40, silent_s=0.1), delay_us=delay_us).values()
     assert promised <= 40 * S + delay_us
     assert promised >= 40 * S + min(delay_us, GRANT_MIN_US)
@@ -150,7 +150,7 @@ def test_what_the_others_read_since_the_log_answered_is_not_promised() -> None:
 def test_producers_in_step_are_never_late_however_slow_a_reader_is(
     read: list[tuple[int, int]], told_ms: int, delay_ms: int, policy: Idle
 ) -> None:
-    """Rows have the times of their writing.
+    """The time of a row is when it is written.
 
     ``read``: ms between polls, and the lag of the reader.
     """
@@ -170,7 +170,7 @@ def test_producers_in_step_are_never_late_however_slow_a_reader_is(
 
 
 def test_partitions_that_are_silent_by_turns_do_not_climb_on_each_others_promises() -> None:
-    """Each is active for 2.5 s, then the other one; each row is in step."""
+    """The two partitions are active by turns, 2.5 s each; no row is behind the other one."""
     delay_us, idle_after_s = 60 * S, 2.0
     looks, rows, promised, spoke_s = Looks(), [0, 0], [0, 0], [0.0, 0.0]
     for tick in range(1, 600):

@@ -239,7 +239,7 @@ def test_it_is_restored_after_every_action(*, replays: bool, late: LatePolicy) -
 def test_a_partition_waits_for_slower_ones_from_its_bounds_on(
     skew_us: int | None, ahead: int, times: list[int], is_wanted: bool
 ) -> None:
-    """The other one is at 2: 5 ahead is close enough, and ``ahead`` rows are too many."""
+    """The slower one is at time 2: rows up to 5 later are read, but at most ``ahead``."""
     spec = log_vertex(2, delay_us=0, cti_every_us=1, replays=False, skew_us=skew_us)
     rows = tuple(Row(position, time) for position, time in enumerate(times))
     log = [
@@ -272,7 +272,7 @@ def test_a_partition_ends_where_the_plan_says() -> None:
 
 
 def test_what_was_lost_behind_a_position_does_not_lead_back_to_it() -> None:
-    """An instance may learn late of a loss, which others have already passed."""
+    """An instance may be notified late of a loss at positions that it has already passed."""
     entries = LogEntry("lost", 0, 0, 2, 0, 6), LogEntry("lost", 0, 1, 6, 0, 4)
     life = LogLife(log_vertex(1, delay_us=0, cti_every_us=4, replays=False), [])
     (channel,) = life.input.channels
@@ -314,7 +314,7 @@ def test_rows_ahead_of_the_clock_are_bad_however_the_log_was_polled(
 def test_no_clock_is_asked_for_again_where_one_was_written_down(
     data: st.DataObject, log: list[LogPartition], max_ahead_us: int
 ) -> None:
-    """A successor that reads the rows in other pieces needs no other entry."""
+    """A successor that reads the rows in other pieces does not request another clock entry."""
     (partition, *_) = data.draw(clocks_of(log, max_ahead_us))
     partition = replace(
         partition, entries=tuple(replace(e, partition=0) for e in partition.entries)
@@ -389,7 +389,7 @@ def test_an_entry_at_the_end_of_a_replay_takes_effect_behind_it(*, replays: bool
 
 
 def test_rows_of_several_partitions_are_sorted_though_nobody_needs_it() -> None:
-    """Only sorted rows are independent of the polling order."""
+    """Rows are sorted although no operator needs it: else their order depends on polls."""
     log = [
         LogPartition(
             tuple(Row(at, time + number) for at, time in enumerate((9, 3, 7, 14, 11))),

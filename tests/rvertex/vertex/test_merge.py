@@ -56,7 +56,7 @@ def channels(draw: st.DrawFn) -> tuple[list[list[Row]], list[int]]:
 
 
 def naive(tables: list[list[Row]], ports: list[int]) -> list[list[Item]]:
-    """Collect all items, sort them, keep those that the promises allow; one table per port."""
+    """Sort all items, and keep those up to the lowest CTI of all channels, by port."""
     bound = min(max((time for time, _ in rows), default=MIN_TIME) for rows in tables)
     if len(tables) == 1:
         bound = INF_TIME
@@ -324,7 +324,7 @@ def test_what_lies_in_no_channel_counts_for_how_far_it_is() -> None:
 
 
 def test_parts_are_the_same_items_as_one_run() -> None:
-    """Channels of one port that follow each other in time, also at the same instant."""
+    """Channels of one port follow each other in time, perhaps at the same instant."""
     draw, several = random.Random(5), 0
     for _ in range(60):
         channels, begin = draw.randrange(1, 4), 0

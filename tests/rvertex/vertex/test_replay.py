@@ -287,7 +287,7 @@ def test_points_are_few_and_the_newest_that_is_old_enough_is_found() -> None:
 
 @pytest.mark.parametrize("horizon_us", [0, 1, 5_000])
 def test_a_time_is_worth_one_point(horizon_us: int) -> None:
-    """However many steps end at one time, it gets one replay point."""
+    """If several steps end at the same time, this time gets only one replay point."""
     points = ReplayPoints(horizon_us)
     points.begin((0,), OperatorState())
     assert points.is_due(7)

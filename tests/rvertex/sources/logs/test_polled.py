@@ -75,7 +75,7 @@ def test_a_look_that_found_nothing_is_not_repeated_at_once(log: Log) -> None:
 
 
 def test_the_host_sleeps_until_the_next_look(log: Log) -> None:
-    """A log was read less often than every 20 ms, because the host slept for 50 ms."""
+    """The host sleeps until the next poll is due; a fixed sleep of 50 ms delayed polls."""
     log.read()
     waits = [log.partition.wait_s]
     log.clock.advance(9_000_000)

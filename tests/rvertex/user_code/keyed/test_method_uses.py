@@ -83,7 +83,7 @@ def test_times_of_rows_may_be_said_wherever_it_cannot_be_excluded() -> None:
 
 
 def peek() -> Any:
-    """The event of the caller, which the caller's code does not show."""
+    """Return the event of the calling function, although no code of that function passes it."""
     return sys._getframe(1).f_locals["event"]
 
 

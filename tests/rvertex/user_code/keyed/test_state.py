@@ -58,7 +58,7 @@ def events(time: int, keys: range, x: int) -> list[Item]:
 
 
 def test_the_object_of_a_forgotten_key_takes_no_row_of_another_with_it() -> None:
-    """The rows of the three middle keys are dropped, then one of their objects is reused."""
+    """Three keys are dropped, and one of their objects is reused. The rows of other keys stay."""
     operator = opened(Before)
     given(operator, events(0, range(1, 6), 7))
     operator.snapshot()
