@@ -67,7 +67,7 @@ def blocks(kind: str) -> list[tuple[str, str]]:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as Markdown renderers make them."""
+    """Return the anchors of a page's headings, as Markdown renderers make them."""
     prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     titles = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
@@ -146,7 +146,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_programs_print_what_is_printed(folder: Path) -> None:
-    """All in one process, one after the other, because imports take most of the time."""
+    """The programs run one by one in a single process: imports take most of the time."""
     shown = dict(blocks("output"))
     programs = [command for command in shown if command.startswith("python ")]
     assert len(programs) > 4

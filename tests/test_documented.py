@@ -83,7 +83,7 @@ def test_the_documents_name_limits() -> None:
 
 
 def test_what_pip_is_to_install_can_be_installed() -> None:
-    """This package is on no index, so no command installs it by name alone."""
+    """Commands of pages never install this package by its name alone, because it is on no index."""
     extras = configparser.ConfigParser()
     extras.read(ROOT / "setup.cfg")
     known, wrong = packages(), []

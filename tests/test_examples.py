@@ -193,7 +193,7 @@ def test_the_demo_prints_plan_windows_and_place_and_spark_gives_its_digest(tmp_p
 
 @pytest.mark.slow
 def test_live_flights_arrive_exactly_once() -> None:
-    """Through a broker that freezes and a killed driver; the script compares the topic."""
+    """The broker freezes and the driver is killed; the script compares the topic."""
     command = [sys.executable, str(EXAMPLES / "live.py"), "--executor", "local"]
     done = subprocess.run(
         [*command, "--seconds", "20"], capture_output=True, text=True, check=False, timeout=240
@@ -204,7 +204,7 @@ def test_live_flights_arrive_exactly_once() -> None:
 
 @pytest.mark.slow
 def test_two_sites_deliver_each_booking_once(tmp_path: Path) -> None:
-    """Rows like those of the example, with the same failures."""
+    """The rows and the failures are like those of the example."""
     pytest.importorskip("nats")
     lines = ["date_time,srch_destination_id,hotel_cluster,is_booking"]
     lines += [f"2013-01-{n // 80 + 1:02} {n % 24:02}:00:00,{n},7,{n % 2}" for n in range(2000)]
@@ -242,7 +242,7 @@ def test_planted_spikes_and_dips_are_found_and_nothing_else_that_week() -> None:
 def test_early_alerts_are_delivered_and_corrected(
     postgres: PostgresServer, postgres_schema: str, tmp_path: Path
 ) -> None:
-    """Flights of a closed airport depart hours later: its early alerts are withdrawn."""
+    """If an airport closes, its flights depart hours later; alerts about it are then withdrawn."""
     zeitgeist = example("zeitgeist")
     queries = zeitgeist.delivered(zeitgeist.flights(), postgres.dsn, postgres_schema)
     ss.run(queries, root=str(tmp_path), executor="local").wait()

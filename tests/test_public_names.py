@@ -116,7 +116,7 @@ def test_a_package_in_the_way_is_named_and_not_run(name: str, tmp_path: Path) ->
 
 
 def recorded(site: Path) -> Path:
-    """``site`` with the record of a distribution that owns its ``planner``."""
+    """Return ``site`` with the record of another distribution that owns ``planner``."""
     record = site / "day_planner-3.1.dist-info"
     record.mkdir()
     (record / "METADATA").write_text(METADATA)
@@ -139,7 +139,7 @@ def test_a_package_of_the_users_folder_is_named(tmp_path: Path) -> None:
 
 
 def test_an_overwritten_package_is_told_of(tmp_path: Path) -> None:
-    """Both are in one folder, and the other distribution was installed over ours."""
+    """Another distribution was installed over ours in the same folder; the error names it."""
     site = tmp_path / "site"
     for name in OURS:
         foreign(site, name)

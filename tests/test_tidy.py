@@ -249,7 +249,7 @@ def example_of(kind: type[StreamEngineError]) -> StreamEngineError:
 
 
 def test_every_error_has_a_text() -> None:
-    """A template with a wrong field or format would fail when the error is shown."""
+    """Show every error once: a message template with a wrong field or format would raise then."""
     for kind in every_error():
         text = str(example_of(kind))
         assert text, kind

@@ -128,7 +128,7 @@ def vertex_table(
 ) -> Table:
     """Return a table with one row per vertex. Below a width of 110 it has fewer columns.
 
-    Replicas, twins, newcomers and draining instances of a vertex have rows below it, by role.
+    A vertex with several instances (replicas, twins, draining ones) has a row for each below it.
     "durable seq" is the smallest durable end of the vertex's output streams.
     """
     title = f"{status['job']}: {status['state']}"

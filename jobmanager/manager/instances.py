@@ -2,7 +2,7 @@
 
 A vertex without an instance restarts, together with the upstream vertices that
 :mod:`jobmanager.state.recovery` adds, each under a new epoch. A vertex that still has another
-instance continues with it, and a newcomer joins (:mod:`jobmanager.manager.joining`).
+instance continues with it, and a new instance joins (:mod:`jobmanager.manager.joining`).
 
 Invariants: (1) a notice of an instance that no longer exists changes nothing; (2) too many restarts
 without progress end the job; (3) two instances that end differently are an error.

@@ -3,8 +3,9 @@
 Theory of operation. The job manager asks a live instance for a checkpoint. Until it arrives, the
 job manager holds for the vertex the positions that the instance had consumed at that moment. Then a
 new instance starts from that checkpoint on another host, where all its inputs are still available.
-A *newcomer* stays. A *twin* stays until one of the two retires: in a drain the old one, as soon as
-the twin has reached its position; for a straggler the slower one.
+A *newcomer* is a new instance that stays. A *twin* is one that stays until one of the two retires:
+in a drain the old one, as soon as the twin has reached its position; for a straggler the slower
+one.
 
 Invariants: (1) every start or stop of an instance is logged: a join begins and ends with logged
 notices, never with a report or a tick; (2) an instance retires only when the other one has in
@@ -50,7 +51,7 @@ def fill(job: JobState, vertices: Iterable[VertexState]) -> None:
 
 
 def _replace_missing(job: JobState, vertex: VertexState) -> None:
-    """Plan a newcomer for every missing replica."""
+    """Plan a new instance (a newcomer) for every missing replica."""
     there = sum(i.replaces is None for i in vertex.instances)
     there += sum(j.replaces is None for j in vertex.joins)
     for _ in range(vertex.shape.recovery.replicas - there):
@@ -102,7 +103,7 @@ def _begin_twin(job: JobState, vertex: VertexState, old: InstanceState, reason: 
 
 
 def _ask(job: JobState, vertex: VertexState, join: Join) -> None:
-    """Request a checkpoint from a running instance, once there is a host for the newcomer."""
+    """Request a checkpoint from a running instance, once a new instance has a host to start on."""
     if join.source is not None or job.hosts[join.slot].state != "ready":
         return
     running = [i for i in vertex.instances if job.is_running(i)]

@@ -47,7 +47,7 @@ class DeliveryUnknownError(OperatingError):
 
 @error_class
 class OutputChangedError(OperatingError):
-    """The job was changed while a separate process delivers, and that has the former plan."""
+    """The job was changed, but a separate process still delivers with the former plan."""
 
     columns: str
 

@@ -49,7 +49,7 @@ def cti(time: int) -> Cti:
 
 
 def make_events(items: Sequence[Item], payload: pa.Schema) -> pa.RecordBatch:
-    """The events of a table, sorted by ``vs`` (stable), with columns ``_vs, _ve, payload``."""
+    """Return the events of a table, sorted by ``vs`` (stable), as ``_vs, _ve, payload``."""
     events = sorted((i for i in items if isinstance(i, Ev)), key=lambda e: e.vs)
     columns = [
         pa.array([e.vs for e in events], pa.int64()),
@@ -60,7 +60,7 @@ def make_events(items: Sequence[Item], payload: pa.Schema) -> pa.RecordBatch:
 
 
 def make_run(items: Sequence[Item], payload: pa.Schema) -> Run:
-    """A table of events and CTIs as a run in normal form."""
+    """Return a table of events and CTIs as a run in normal form."""
     ctis = sorted({i.time for i in items if isinstance(i, Cti)})
     run = Run(make_events(items, payload), np.array(ctis, np.int64))
     run.check()
@@ -68,7 +68,7 @@ def make_run(items: Sequence[Item], payload: pa.Schema) -> Run:
 
 
 def make_items(items: Sequence[Item], payload: pa.Schema) -> pa.RecordBatch:
-    """A table as a batch of items, in exactly the order of the table (normal form or not)."""
+    """Return a table as a batch of items, in the order of the table (normal form or not)."""
     vs = [i.vs if isinstance(i, Ev) else i.time for i in items]
     ve = [i.ve if isinstance(i, Ev) else i.time for i in items]
     kind = [EVENT if isinstance(i, Ev) else CTI for i in items]
@@ -81,7 +81,7 @@ def make_items(items: Sequence[Item], payload: pa.Schema) -> pa.RecordBatch:
 
 
 def table_of(run: Run) -> list[Item]:
-    """A run as a table, in item order: what a test compares with a literal."""
+    """Return a run as a table, in item order, for comparison with a literal."""
     rows = to_items(run).to_pylist()
     out: list[Item] = []
     for row in rows:

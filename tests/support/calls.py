@@ -1,4 +1,4 @@
-"""Counts the calls that a piece of work takes: a cost that is equal on every machine."""
+"""Counts the function calls that a piece of work makes: a cost that is equal on every machine."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class ChangedJob:
         self.watch.until(_reads(self.appended * ROWS))
 
     def has_emitted_all(self) -> None:
-        """Wait until each window that can close is emitted; for queries like ``COUNTS``."""
+        """Wait until each window that can close is emitted. The query must be like ``COUNTS``."""
         passed_us = batch(self.appended - 1).column("t")[-1].as_py() - DELAY_US
         over_us = passed_us // WINDOW_US * WINDOW_US  # no gap in the times skips a window
         self.watch.until(lambda status: has_passed(status, over_us))
@@ -184,6 +184,6 @@ def _reads(position: int) -> Callable[[dict[str, Any]], bool]:
 
 
 def has_passed(status: dict[str, Any], time_us: int) -> bool:
-    """Whether the watermark of each vertex has passed a time."""
+    """Return whether the watermark of each vertex has passed a time."""
     times = [vertex["cti_us"] for vertex in status.get("vertices", ())]
     return bool(times) and min(times) >= time_us

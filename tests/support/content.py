@@ -26,7 +26,7 @@ def items(lo: int, hi: int, *, salt: int = 0) -> pa.RecordBatch:
 
 
 def small_limits(**changes: float) -> StreamLimits:
-    """Limits with which a few dozen items already make several segments."""
+    """Limits so small that a few dozen items already make several segments."""
     values = {"segment_rows_max": 16, "flush_interval_ms": 0, "write_wait_s": 10.0, **changes}
     return StreamLimits(**values)  # type: ignore[arg-type]
 
@@ -38,7 +38,7 @@ def open_inline(store: object, **options: object) -> RStream:
 
 
 def read_all(reader: StreamReader, items_max: int = 1000) -> list[Items]:
-    """All items that are ready now; checks that they are contiguous."""
+    """Return all items that are ready now, and check that they are contiguous."""
     out: list[Items] = []
     seq = reader.next_seq
     while (got := reader.read_next(items_max)) is not None:

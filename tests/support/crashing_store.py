@@ -26,7 +26,7 @@ class DiedError(BaseException):
 
 
 def deaths(calls: Sequence[str], *, is_atomic: bool = False) -> list[tuple[int, str]]:
-    """All deaths with distinct effects; dying before a call equals dying after the previous one.
+    """List all deaths that differ: a death before a call equals one after the previous call.
 
     ``is_atomic``: the store never has half a blob, as the stores of jobs promise.
     """

@@ -68,7 +68,7 @@ def run_cut(
     restore: bool = False,
     budget_bytes: int | None = None,
 ) -> list[Run]:
-    """Outputs of an operator fed the merged sequence cut at ``splits``, one run per piece.
+    """Return an operator's output for the merged sequence, cut at ``splits``: one run per piece.
 
     ``restore``: between any two pieces, a new operator is loaded from the snapshot.
     ``budget_bytes``: the memory limit of its state.
@@ -95,7 +95,7 @@ def reopened(
     schemas: Sequence[pa.Schema],
     state: OperatorState,
 ) -> Operator:
-    """A new operator loaded from ``state``, serialised as in a checkpoint."""
+    """Return a new operator that is loaded from ``state``, serialised as in a checkpoint."""
     operator = spec.open(schemas)
     operator.load(through_bytes(state))
     return operator

@@ -109,7 +109,7 @@ def _assert_no_row_twice(state: OperatorState, parts: Sequence[OperatorState]) -
 
 
 def _has_rule(place: Place, keys: tuple[tuple[str, ...], ...]) -> bool:
-    """Whether the operator is divisible by these keys; raises if it should be."""
+    """Return whether the operator is divisible by these keys; raise if it should be but is not."""
     try:
         check_rule(place, keys)
     except NotByKeyError as error:
@@ -129,7 +129,7 @@ def _inner(spec: OperatorSpec) -> OperatorSpec:
 def _state_at(
     spec: OperatorSpec, schemas: Sequence[pa.Schema], pieces: Sequence[Ports], budget: int | None
 ) -> tuple[list[dict[str, Any]], OperatorState]:
-    """The output rows of these pieces, and the state after them; it spills if it has a budget."""
+    """Return the output rows of these pieces, and the state after them (spilled if limited)."""
     rows: list[dict[str, Any]] = []
     with nullcontext() if budget is None else small_limits():
         operator = spec.open(schemas)

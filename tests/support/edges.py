@@ -94,7 +94,7 @@ def ending(ctis: Sequence[int]) -> list[int]:
 
 
 def joined_lives(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Rows (vs, ve, payload) with touching pieces joined."""
+    """Return the rows (vs, ve, payload), with touching rows of equal payload joined."""
     by_payload: dict[tuple[Any, ...], list[list[int]]] = {}
     for vs, ve, *payload in sorted(rows, key=lambda row: tuple((v is None, v) for v in row)):
         lives = by_payload.setdefault(tuple(payload), [])
@@ -107,6 +107,6 @@ def joined_lives(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 def begins(run: Run) -> list[tuple[Any, ...]]:
-    """Start and payload of the starting rows, in order."""
+    """Return start and payload of each row that starts, in order."""
     rows = [e for e in run.events.to_pylist() if e["_vs"] < e["_ve"]]
     return [(row["_vs"], *map(str, list(row.values())[2:])) for row in rows]

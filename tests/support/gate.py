@@ -28,7 +28,7 @@ class SourceGate:
         self._until_us: int | None = None
 
     def stand(self, monkeypatch: pytest.MonkeyPatch | None = None) -> None:
-        """Install it before all sources opened from now on; without a patch permanently."""
+        """Install the gate for all sources that are opened later; permanently without a patch."""
         if monkeypatch is None:
             vars(opening)["Pace"] = partial(GatedPace, self)
         else:
@@ -52,7 +52,7 @@ class SourceGate:
 
 
 class GatedPace(Pace):
-    """Rows are due by the clock, and only when the gate lets them pass."""
+    """A pace at which a row is due only when both the clock and the gate let it pass."""
 
     def __init__(self, gate: SourceGate, *pace: Any, **began: Any) -> None:
         super().__init__(*pace, **began)

@@ -24,7 +24,7 @@ class Interrupted(MemoryBlobs):
         self._at, self._act, self.calls = at, act, 0
 
     def child(self, folder: str) -> Interrupted:
-        """A view of a folder, with the same count of calls."""
+        """Return a view of a folder that shares the count of calls."""
         self._root += f"{folder}/"
         return self
 

@@ -49,7 +49,7 @@ def write_events(path: Path, rows: int = ROWS) -> Path:
 
 
 def two_exchanges(path: Path) -> Query:
-    """A join of the events with their own counts by key, then an aggregate by another key."""
+    """A query that joins events to their own counts by key, then aggregates by another key."""
     return exchanges_of(Stream.from_parquet(str(path), vs="t", delay="1s")).to_parquet()
 
 

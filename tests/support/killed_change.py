@@ -1,4 +1,4 @@
-"""A job in a separate process that kills itself in one phase of a change.
+"""Runs a job in a process that kills itself in one phase of a change.
 
 ``python -m tests.support.killed_change ROOT QUERY_FILE PHASE [EXECUTOR]``
 """

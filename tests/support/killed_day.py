@@ -1,4 +1,4 @@
-"""A day of a continued job, in a process that kills itself after a number of rows."""
+"""Runs one day of a continued job, in a process that kills itself after a number of rows."""
 
 from __future__ import annotations
 

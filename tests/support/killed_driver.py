@@ -1,4 +1,4 @@
-"""A job manager in a separate process, for tests that kill it: prints its statuses as lines."""
+"""Runs a job manager in a process that tests kill. It prints its statuses as lines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def show(status: dict[str, Any]) -> None:
 
 
 def main(events: str, root: str, paced: str, events_in: str) -> None:
-    """Run or resume the job at ``root``; it reads slightly more than ``events_in``, and waits."""
+    """Run or resume the job at ``root``; it waits after slightly more than ``events_in`` rows."""
     gate = Gate()
     gate.close_at(int(events_in))
     gate.stand()

@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Ledger:
-    """A partition at a destination: rows, progress and the newest epoch."""
+    """The data of one partition at a destination: rows, progress and the newest epoch."""
 
     rows: list[Row] = field(default_factory=list)
     progress: DeliveryProgress | None = None

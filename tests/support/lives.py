@@ -243,7 +243,7 @@ def schedules(channels: int) -> st.SearchStrategy[list[Action]]:
 
 
 def arrival(table: list[Ev]) -> pa.RecordBatch:
-    """Rows in order of arrival, which is the order of the table."""
+    """Return rows in order of arrival, which is the order of the table."""
     batches = [make_events([event], LEFT) for event in table]
     return pa.concat_batches([make_events([], LEFT), *batches])
 

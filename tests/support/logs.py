@@ -44,7 +44,7 @@ class LogPartition:
 
 
 def log_rows(number: int, partition: LogPartition, lo: int, hi: int) -> LogRows:
-    """The positions ``[lo, hi)`` of a partition."""
+    """Return the rows at the positions ``[lo, hi)`` of a partition."""
     found = [row for row in partition.rows if lo <= row.position < hi]
     good = [row for row in found if row.vs is not None]
     dead = [row for row in found if row.vs is None]
@@ -195,7 +195,7 @@ def _partition(draw: st.DrawFn, number: int) -> LogPartition:
 def clocks_of(draw: st.DrawFn, log: list[LogPartition], max_ahead_us: int) -> list[LogPartition]:
     """The log with the "clock" entries that a host writes.
 
-    They are before rows that are further ahead of the clock than the last entry allows.
+    An entry is before each row that is further in the future than the last entry allows.
     """
     return [_with_clocks(draw, partition, max_ahead_us) for partition in log]
 

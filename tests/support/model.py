@@ -65,7 +65,7 @@ CONFIG = JobConfig(host_restarts_max=10**6, vertex_restarts_max=10**6, vertex_fa
 
 @dataclass
 class Held:
-    """An instance: its position, and the start of its outputs in memory."""
+    """An instance, as its position and the start of its outputs in memory."""
 
     vertex: str
     epoch: int
@@ -114,7 +114,7 @@ class Model:
                 self.follow([notice, *(i.notice for i in instructions if isinstance(i, Record))])
 
     def follow(self, notices: list[Notice]) -> None:
-        """A successor keeps the newest of the kept checkpoints, and no others."""
+        """Check that a successor keeps the newest of the kept checkpoints, and no others."""
         for notice in notices:
             self.log.append(notice)
             takeover.recall(self.successor.job, notice)
@@ -327,7 +327,7 @@ class Model:
         self.tell(JobResumed(self.hosts_wanted, self.now_s * 1_000_000))
 
     def finish(self) -> None:
-        """Without further disturbances the job must end."""
+        """Check that the job ends without further disturbances."""
         for _ in range(400):
             if self.manager.state != "running":
                 break

@@ -61,7 +61,7 @@ def stitch(rows: Sequence[Row], on: Sequence[str]) -> list[Due]:
 def clip(
     lefts: Iterable[Row], rights: Sequence[Row], left_on: Sequence[str], right_on: Sequence[str]
 ) -> list[Due]:
-    """Each left event up to its first later match."""
+    """Return each left event, ended by its first later match."""
     out = []
     for row in lefts:
         matches = [r["_vs"] for r in rights if _match(row, r, left_on, right_on)]
@@ -78,7 +78,7 @@ def pieces_alone(
     right_on: Sequence[str],
     where: Callable[[Row, Row], bool] = lambda _left, _right: True,
 ) -> list[Due]:
-    """Each left event without the lifetimes of its matches, by (start, left order)."""
+    """Return each left event without the lifetimes of its matches, by (start, left order)."""
     out: list[Due] = []
     for row in lefts:
         matches = [r for r in rights if _match(row, r, left_on, right_on) and where(row, r)]
@@ -100,7 +100,7 @@ def pieces_alone(
 
 
 def held_ctis(ctis: Iterable[int], rows: Sequence[Due]) -> list[int]:
-    """Each CTI, delayed to the start of the first row that is not due yet; only increasing ones."""
+    """Return the increasing CTIs, each at most at the start of the first row not yet due."""
     out: list[int] = []
     for time in ctis:
         held = [r["_vs"] for r, due in rows if r["_vs"] < time and due > time]
@@ -111,7 +111,7 @@ def held_ctis(ctis: Iterable[int], rows: Sequence[Due]) -> list[int]:
 
 
 def leaving(rows: Sequence[Due], seen: int) -> list[Row]:
-    """The rows that start before every row that is not due at the greatest time so far."""
+    """Return the rows that start before each row that is still buffered at that moment."""
     blocked = min((r["_vs"] for r, due in rows if due > seen), default=INF_TIME)
     return [r for r, _ in rows if r["_vs"] < blocked]
 
@@ -153,7 +153,7 @@ def naive_lifetime_rows(
 
 
 def firsts(node: plans.Distinct, rows: Iterable[Row]) -> list[Row]:
-    """The first row of each key, and the first one after its time limit."""
+    """Return the first row of each key, and again the first row after the time limit."""
     free: dict[str, int] = {}
     found = []
     for row in sorted(rows, key=lambda row: row["_vs"]):

@@ -45,7 +45,7 @@ class Naive:
     steps: int = 0
 
     def best(self, start: int) -> Mapped | None:
-        """The preferred match that starts at a row."""
+        """Return the preferred match that starts at a row."""
         return next(self._ways(self.pattern, start, (), False), None)
 
     def _fits(self, start: int, mapped: Mapped) -> bool:
@@ -105,7 +105,7 @@ class Naive:
 
 
 def matches(naive: Naive, skip: str, variables: tuple[int, ...]) -> list[tuple[int, Mapped | None]]:
-    """First row and rows of each match; None: a row in no match."""
+    """Return each match with its first row; None stands for a row in no match."""
     found: list[tuple[int, Mapped | None]] = []
     covered = at = 0
     while at < len(naive.rows):

@@ -135,7 +135,7 @@ def _by_interval(node: IntervalJoin) -> list[Row]:
 
 
 def _meet(node: Join, a: Row, b: Row) -> bool:
-    """Whether keys are equal and lifetimes overlap."""
+    """Return whether keys are equal and lifetimes overlap."""
     return _alike(node, a, b) and max(a[VS], b[VS]) < min(a[VE], b[VE])
 
 
@@ -146,7 +146,7 @@ def _alike(node: Join | IntervalJoin, a: Row, b: Row) -> bool:
 
 
 def _conditions(node: Join | IntervalJoin, pairs: Sequence[tuple[Row, Row]]) -> list[bool]:
-    """Whether the condition of a join is true for each pair."""
+    """Return for each pair whether the condition of a join is true."""
     if node.where is None or not pairs:
         return [True] * len(pairs)
     of = {"left": node.left.schema, "right": node.right.schema}
@@ -179,7 +179,7 @@ def _aggregate(node: WindowAgg) -> list[Row]:
 
 
 def _of_data_windows(node: DataWindowAgg) -> list[Row]:
-    """Rows by start; rows with equal starts must be equal, or their order would matter."""
+    """Sort rows by start. Rows with equal starts must be equal, or their order would matter."""
     rows = sorted(naive_rows(node.input), key=lambda row: row[VS])
     windows: Callable[[Sequence[Row]], list[naive_windows.Seen]]
     match node.window:

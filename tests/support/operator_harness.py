@@ -141,7 +141,7 @@ def _assert_budgets(
     splits: Sequence[Sequence[int]],
     expected: pa.RecordBatch,
 ) -> None:
-    """The output does not depend on what is spilled; small limits force a spill."""
+    """Check that the output does not depend on what is spilled; small limits force spills."""
     payload = spec.output_schema(schemas)
     operator = spec.open(schemas)
     if isinstance(operator, Stateless):
@@ -160,7 +160,7 @@ def _assert_budgets(
 
 
 def _ways_to_spill(splits: Sequence[Sequence[int]]) -> Iterator[tuple[Sequence[int], bool, int]]:
-    """Cuts, whether to restore at each, and the budget.
+    """List the runs: the cuts, whether to restore at each, and the memory budget.
 
     Item by item costs most. So each combination of cuts and restores gets one budget, and item by
     item runs either with or without restores if there are other cuts. The number of items decides,
@@ -226,7 +226,7 @@ def _first_needed(order: MergedOrder, cut: int, horizon_us: int) -> int:
 
 
 def _every_second(order: MergedOrder, inputs: Sequence[Run], end: int) -> list[Ports]:
-    """All CTIs and every second event before ``end``, as one piece."""
+    """Return all CTIs and every second event before ``end``, as one piece."""
     ports = []
     for run in order.piece(inputs, 0, end):
         kept = np.arange(run.events.num_rows) % 2 == 0
@@ -237,7 +237,7 @@ def _every_second(order: MergedOrder, inputs: Sequence[Run], end: int) -> list[P
 def _assert_snapshots_stay(
     spec: OperatorSpec, inputs: Sequence[Run], schemas: Sequence[pa.Schema], splits: Sequence[int]
 ) -> None:
-    """Snapshots taken in between, and loaded only at the end, give the same continuation."""
+    """Check that snapshots taken in between, but loaded at the end, continue in the same way."""
     payload = spec.output_schema(schemas)
     order = merged_order(inputs)
     cuts = [0, *sorted({s for s in splits if 0 < s < len(order)}), len(order)]
@@ -259,7 +259,7 @@ def _assert_snapshots_stay(
 
 
 def _shared(spec: OperatorSpec, schemas: Sequence[pa.Schema], state: OperatorState) -> Operator:
-    """A new operator loaded from ``state`` by reference, as for a replica in the same host."""
+    """Return a new operator that shares the arrays of ``state``, as replicas in a host do."""
     operator = spec.open(schemas)
     operator.load(state)
     return operator

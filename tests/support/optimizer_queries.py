@@ -69,7 +69,7 @@ def visits() -> Stream:
 
 
 def exchanged_once() -> Query:
-    """By user and page, then by user: one exchange by user serves both aggregates and a join."""
+    """Aggregates by user and page, then by user: one exchange by user serves both and a join."""
     by_page = visits().group_by("user", "page").window(tumbling("40ms")).agg(n=agg.count())
     most = by_page.group_by("user").window(tumbling("40ms")).agg(most=agg.max("n"))
     twice = by_page.select("user", "page", "n").join(most, on="user")
@@ -77,7 +77,7 @@ def exchanged_once() -> Query:
 
 
 def joined_by_part_of_the_keys() -> Query:
-    """The left side is partitioned by user already; the right one is exchanged by user, too."""
+    """The left side is already partitioned by user, so the right one is exchanged by user only."""
     slow = visits().group_by("user").window(tumbling("40ms")).agg(ms=agg.max("ms"))
     seen = visits().set_duration("9ms").select("user", "ms")
     return slow.join(seen, on=["user", "ms"]).to_parquet()
@@ -116,7 +116,7 @@ def wide_keys_of_join() -> Query:
 
 
 def greatest_of_window() -> Query:
-    """The auctions with the most bids: each vertex emits only its own greatest counts."""
+    """The auctions with the most bids; each vertex emits only the greatest of its counts."""
     counts = bids().group_by("auction").window(hopping("20ms", "10ms")).agg(n=agg.count())
     counts = counts.set_duration("10ms")
     most = counts.window(tumbling("10ms")).agg(most=agg.max("n"))

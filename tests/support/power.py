@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Disk:
     """Records every sync of this process from now on.
 
-    It covers names below ``root``, which itself is durable. The real sync still happens.
+    It records files below ``root``; the folder ``root`` is durable. The real sync still happens.
     """
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +60,7 @@ class Disk:
         return {path for path, data in _files(self._root).items() if left.get(path) != data}
 
     def is_durable(self, path: str) -> bool:
-        """Whether a file, or a folder's contents, would survive if its own name does."""
+        """Return whether the contents of a file or folder would survive, if its name does."""
         with self._lock:
             inode = os.stat(path).st_ino
             if os.path.isfile(path):

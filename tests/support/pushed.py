@@ -47,7 +47,7 @@ class Ledger:
         self.acks: dict[tuple[str, int], Ack] = {}
 
     def note(self, producer: str, number: int, ack: object) -> None:
-        """Record an acknowledgement; two for one number must agree."""
+        """Record an acknowledgement. All acknowledgements of a number must be equal."""
         assert isinstance(ack, Ack), ack
         if ack.first_seq is None:
             return

@@ -43,7 +43,7 @@ def bids(partitions: int = 2) -> Stream:
 
 
 def sales(partitions: int = 2) -> Stream:
-    """Interval events; the key has another integer type than that of bids."""
+    """A stream of intervals; the key has another integer type than the key of bids."""
     rows = [
         event(
             i * 5 * MS, i * 5 * MS + (i % 4 + 1) * 6 * MS, auction=i % 5, tier=f"t{i % 2}", price=i
@@ -100,7 +100,7 @@ def join_then_aggregate() -> Query:
 
 
 def aggregate_then_aggregate() -> Query:
-    """The second groups by the same keys: one exchange for both."""
+    """Two aggregates by the same keys, which need only one exchange."""
     return (
         bids()
         .group_by("bidder", "auction")
@@ -114,7 +114,7 @@ def aggregate_then_aggregate() -> Query:
 
 
 def aggregate_then_join() -> Query:
-    """A shared source, and a side that is already partitioned correctly."""
+    """A join of a source with its aggregate, which is already partitioned by the key."""
     source = bids()
     counts = source.group_by("auction").window(tumbling("20ms")).agg(n=agg.count())
     return source.select("auction", "price").join(counts, on="auction").to_parquet()
@@ -175,7 +175,7 @@ def careful_filters() -> Query:
 
 
 def sessions() -> Query:
-    """Windows that depend on the data are never split; a filter on their key moves below them."""
+    """Windows that depend on the rows have one phase; a filter on their key moves below them."""
     return (
         bids()
         .group_by("bidder")
@@ -188,7 +188,7 @@ def sessions() -> Query:
 
 
 def snapshots() -> Query:
-    """Intervals, then every four windows of a key: one exchange for both."""
+    """Snapshot windows, then windows of four rows by the same key: one exchange for both."""
     return (
         sales()
         .group_by("tier")
@@ -202,7 +202,7 @@ def snapshots() -> Query:
 
 
 def whole_windows() -> Query:
-    """A function that needs all rows forces the others into one phase, too."""
+    """One aggregate needs all rows of a window, so the query's others also have one phase."""
     return (
         bids()
         .group_by("auction")

@@ -104,7 +104,7 @@ class RandomChanges:
         )
 
     def _move(self) -> str:
-        """Split or join ranges of a vertex, or where the load is greatest or least."""
+        """Split or join key ranges: of a random vertex, or where the load is greatest or least."""
         verb, root = self._dice.choice(["split", "merge"]), self._changed.root
         plan = JobRoot(root).read_plan()
         assert plan is not None

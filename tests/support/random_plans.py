@@ -208,7 +208,7 @@ def _by_interval(draw: st.DrawFn, stream: Stream, other: Stream, on: list[str]) 
 
 @st.composite
 def _as_of(draw: st.DrawFn, stream: Stream, other: Stream, ordered: bool) -> Stream:
-    """For different rows with the same start, the plan may choose any match."""
+    """An as-of join; if different rows have the same start, the plan may choose any of them."""
     by = draw(st.sampled_from([["k"], ["k", "s"]])) if ordered else ["k", "x", "s"]
     strategy = draw(st.sampled_from(["backward", "forward", "nearest"]))
     tolerances = [0, 3, 9] if strategy != "backward" else [None, 0, 4]
@@ -296,7 +296,7 @@ def _lifetime(draw: st.DrawFn, made: Made, ordered: bool) -> Made:
 
 @st.composite
 def _running(draw: st.DrawFn, stream: Stream, ordered: bool) -> Stream:
-    """Running aggregates, or the first rows, with equal ties."""
+    """Running aggregates, or first rows; rows with equal times are equal."""
     stream = stream.for_ever() if draw(st.booleans()) else stream
     if draw(st.booleans()):
         return draw(_grouped(stream, [], ordered))
@@ -311,7 +311,7 @@ def _running(draw: st.DrawFn, stream: Stream, ordered: bool) -> Stream:
 
 @st.composite
 def _versions(draw: st.DrawFn, made: Made, ordered: bool) -> Made:
-    """Updated rows, and orders; the plan chooses which of different rows comes first."""
+    """Updated or ordered rows; if rows differ at one time, the plan chooses which comes first."""
     on = draw(st.sampled_from([["k"], ["k", "s"]])) if ordered else ["k", "x", "s"]
     if draw(st.booleans()):
         return made.then(made.stream.sort(draw(st.sampled_from(["x", desc("s")])), "k"))
@@ -400,7 +400,7 @@ COUNTS: list[AnyWindow] = [count_window(1), count_window(3)]
 
 
 def _near(value: Any, by: float) -> Any:
-    """A double as an integer that does not depend on its last bits, so not on the add order."""
+    """Round a double to an integer, so that it does not depend on the order of additions."""
     return (value * by).round().cast(int)
 
 

@@ -32,7 +32,7 @@ Row = dict[str, Any]
 
 
 class Bursts(KeyedProcess):
-    """Emits the events since the last row, on a grid of five and sometimes a little later."""
+    """Emits the number of events since its last row, at multiples of five or a little later."""
 
     output = {"total": "int64", "word": "string"}  # noqa: RUF012
     n: int = 0
@@ -187,7 +187,7 @@ def naive_user_rows(node: UserStep, rows: list[Row]) -> list[Row]:
 
 
 def _reached(node: LogicalNode) -> int:
-    """The last finite CTI of a node, from the CTIs of its sources."""
+    """Return the last finite CTI of a node, computed from the CTIs of its sources."""
     if isinstance(node, Source):
         assert node.spec.items is not None
         rows = node.spec.items.to_pylist()

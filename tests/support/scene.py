@@ -123,7 +123,7 @@ class Scene:
                     self.obey(self.tell(notice))
 
     def answer(self, vertex: str, epoch: int) -> None:
-        """An instance takes the requested checkpoint at its position."""
+        """Let an instance take the requested checkpoint at its position."""
         instance = self.manager.job.instance(vertex, epoch)
         if instance is not None:
             at, outputs = instance.consumed, instance.outputs
@@ -141,7 +141,7 @@ class Scene:
         cti: int = 0,
         durable: int = 0,
     ) -> list[Instruction]:
-        """An instance reports; by default the one with the highest position."""
+        """Let an instance (by default the one with the highest position) report its progress."""
         instance = self.manager.job.instance(vertex, epoch) or self.at(vertex)
         at = ((consumed,), (written,) * len(instance.outputs))
         row = VertexProgress(

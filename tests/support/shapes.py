@@ -66,7 +66,7 @@ def snapshot_at(
     *,
     reads: tuple[int, ...] | None = None,
 ) -> CheckpointRef:
-    """A checkpoint that continues at its positions, unless ``reads`` differs."""
+    """Return a checkpoint that reads on from its own positions, or from ``reads``."""
     return CheckpointRef(name, inputs, outputs, inputs if reads is None else reads)
 
 

@@ -37,7 +37,7 @@ def expiry_one_early() -> Bug:
 
 
 def filter_that_drops_a_hash() -> Bug:
-    """The filter drops one hash of four that was added."""
+    """The filter of hashes drops every fourth hash that was added to it."""
     real = BloomFilter.may_have
     return (
         BloomFilter,
@@ -47,7 +47,7 @@ def filter_that_drops_a_hash() -> Bug:
 
 
 def fence_off_by_one() -> Bug:
-    """A lookup returns the row after the right one."""
+    """A lookup by key returns the row after the right one."""
     real = HashIndex.candidates
 
     def shifted(self: HashIndex, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

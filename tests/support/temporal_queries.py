@@ -57,7 +57,7 @@ def left_join() -> Query:
 
 
 def anti_join_then_aggregate() -> Query:
-    """Pieces without a match, counted by the key by which they are partitioned already."""
+    """Pieces of rows without a match, counted by the key that already partitions them."""
     busy = bids().filter(col("price") > 25).set_duration("3ms")
     return (
         sales()
@@ -89,7 +89,7 @@ def as_of_nearest() -> Query:
 
 
 def stitch_by_key() -> Query:
-    """When does an auction have any sale? The filter on the key moves below."""
+    """The times at which an auction has any sale; a filter on its key moves below the stitch."""
     return (
         sales()
         .select("auction", tier=col("auction") + 1)

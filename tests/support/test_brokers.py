@@ -55,7 +55,7 @@ def test_a_fetch_waits_for_rows_and_they_end_the_wait(broker: Broker, topic: str
 
 
 def test_what_follows_an_abort_is_seen_by_whoever_has_passed_it(broker: Broker, topic: str) -> None:
-    """The broker reports the abort forever, and clients believe it."""
+    """Items after an aborted transaction are delivered, although the abort is still reported."""
     from confluent_kafka import TopicPartition
 
     producer = broker.producer(transactional_id=f"id-{topic}")

@@ -93,7 +93,7 @@ class _AliasesState(_Base):
 
 
 class _BreaksPromises(_Base):
-    """Delays events longer than the CTIs that it passes on allow."""
+    """Passes CTIs on at once, but delays events, so an event may follow a later CTI."""
 
     def __init__(self) -> None:
         self._held = pa.RecordBatch.from_pylist([], event_schema(PAYLOAD))
@@ -183,7 +183,7 @@ def test_a_state_that_is_divided_wrongly_is_caught(
 
 
 def test_small_limits_are_in_force_everywhere() -> None:
-    """A constant that another module imported by name would keep its value there."""
+    """No module imports a limit by name, because it would keep the old value."""
     names = {path.rsplit(".", 1)[1] for path in LIMITS}
     for file in (file for file in FILES if file.startswith("rvertex/")):
         imports = [node for node in nodes(file) if isinstance(node, ast.ImportFrom)]

@@ -98,7 +98,7 @@ class Reading:
 def reading(
     spec: SourceSpec, positions: list[int] | None = None, *, units: tuple[Unit, ...] | None = None
 ) -> Iterator[Reading]:
-    """A reader of all partitions of the topic, in one vertex."""
+    """Return a reader of all partitions of the topic, for one vertex."""
     found = units or topic_units(spec)
     opened = Reading(spec, found, positions or [unit.first_seq for unit in found])
     try:

@@ -29,7 +29,7 @@ class Gate(SourceGate):
     """The number of events written by :func:`write_events` that jobs in this process may read."""
 
     def close_at(self, events_in: int) -> None:
-        """Hold back events that come a while after this many of ``ROWS``."""
+        """Hold back the events that follow a while after this number of ``ROWS``."""
         self.close_at_time((events_in + AHEAD_ROWS) * SPAN_S * 1_000_000 // ROWS)
 
     @contextmanager
@@ -82,7 +82,7 @@ def run_and_cancel(
     is_due: Callable[[dict[str, Any]], bool] = lambda status: True,
     **options: Any,
 ) -> jobmanager.Job:
-    """A job cancelled when it had read this number of events and ``is_due`` was true."""
+    """Run a job, and cancel it once it has read this number of events and ``is_due`` is true."""
     due = threading.Event()
 
     def on_status(status: dict[str, Any]) -> None:

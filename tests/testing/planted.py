@@ -166,7 +166,7 @@ class Cached(ss.KeyedProcess):
 
 
 class FirstOfPage(ss.KeyedProcess):
-    """A cache that the first run fills, so later runs in the same process agree with it."""
+    """A function with a cache that its first run fills, so later runs in the same process agree."""
 
     output = {"n": "int64"}  # noqa: RUF012
 

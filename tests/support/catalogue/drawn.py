@@ -68,7 +68,7 @@ def drawn(seed: int) -> pa.RecordBatch:
 
 
 def plain(value: Any) -> Any:
-    """A value as both engines can have it: fractions to 12 digits, days as times."""
+    """Convert a value to a form that both engines have: fractions to 12 digits, dates as times."""
     if isinstance(value, Decimal) and value.is_finite() and value == int(value):
         return int(value)
     if isinstance(value, float | Decimal):

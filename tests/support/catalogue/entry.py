@@ -126,7 +126,7 @@ def _plain_time(value: Any) -> Any:
 
 
 def asked(text: str) -> str:
-    """The query of an entry; an expression becomes a SELECT over all rows."""
+    """Return the query of an entry; an expression becomes a SELECT over all rows."""
     starts = text.lstrip().upper()
     is_query = starts.startswith(("SELECT", "WITH", "CREATE"))
     return text if is_query else f"SELECT n, {text} AS v FROM t"
@@ -169,7 +169,7 @@ def _sorted(found: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 def _plain(value: Any) -> Any:
-    """Doubles to twelve digits, because engines add and round differently; times without zone."""
+    """Round doubles to 12 digits, because engines add differently; drop zones of times."""
     if isinstance(value, float):
         short = float(f"{value:.11e}")
         return 0.0 if short == 0 else short

@@ -131,7 +131,7 @@ def source_of(relation: Relation, alias: str) -> Source:
 
 
 def coalesced(source: Source) -> list[tuple[Column, Column]]:
-    """Pairs of equal bounds of the same windows on two sides."""
+    """Return pairs of equal bounds if both sides have the same windows."""
     found = [
         (a, b)
         for a in source.of_role(*BOUNDS)

@@ -93,7 +93,7 @@ class Sources(Naming):
         )
 
     def _on(self, left: Source, right: Source) -> tuple[list[str], bool]:
-        """Conditions, and whether they pair rows of one window."""
+        """Return conditions, and whether they only pair rows of the same window."""
         keys = [(a, b) for a in left.of_role("key") for b in right.of_role("key")]
         same = [
             (a, b) for a in left.of_role("start", "end") for b in right.of_role("start", "end")
@@ -170,7 +170,7 @@ class Sources(Naming):
 
 
 def _function(left: Source, right: Source, kind: str) -> tuple[str, str, str] | None:
-    """The window function that both share, if no other rows are in windows."""
+    """Return the window function that both sides share; None if there are others."""
     if left.is_outer or kind in ("RIGHT", "FULL"):
         return None
     if left.function and not right.rows:

@@ -111,7 +111,7 @@ class Writer(Sources):
         return Relation(text, duck, tuple(columns), *flags)
 
     def bounds(self, source: Source) -> tuple[list[tuple[str, Column]], tuple[str, str] | None]:
-        """Bounds for a GROUP BY, each as written, and the lifetime of the groups."""
+        """Return the bounds for a GROUP BY, as written in SQL, and the lifetime of the groups."""
         whole = [w for c in source.columns if (w := c.windows) is not None and not c.may_be_null]
         listed = {c.windows for role in ("start", "end") for c in source.of_role(role)}
         every = [w for w in source.windows if w in listed]

@@ -92,7 +92,7 @@ SHELL = Shell()
 
 
 def before_stop(root: JobRoot) -> None:
-    """Prepare a change that puts fences, while the job still runs. The caller owns the root.
+    """Remove fences of earlier failed attempts while the job still runs. The caller owns the root.
 
     Raises:
         OperatingError: the store failed.

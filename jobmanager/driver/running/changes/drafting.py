@@ -1,7 +1,8 @@
 """Drafts a change: a savepoint of the cut, and the files of the next generation.
 
-Nothing here commits. But fences hide rows, and a savepoint replaces one of the same name. So the
-ends of the outputs must have been checked before (:func:`.cut.read_cut`).
+Nothing here commits. But fences (files that hide later rows of a former generation from readers)
+hide rows at once, and a savepoint replaces one of the same name. So the ends of the outputs must
+have been checked before (:func:`.cut.read_cut`).
 """
 
 from __future__ import annotations

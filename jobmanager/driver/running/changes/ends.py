@@ -1,4 +1,4 @@
-"""The ends of a job's outputs at a change: fences before its commit, truncation at a rollback."""
+"""Ends the outputs of a job at a change: fences before its commit, truncation at a rollback."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def fence_off(
 
 
 def withdraw_fences(root: JobRoot, plan: PhysicalPlan, number: int) -> None:
-    """Remove the fences of an attempt that was not committed."""
+    """Remove the fences that a change stored before it failed to commit."""
     for _, uri in outputs_of(plan):
         remove_fences(root.open_store(uri), number, root.epoch)
 

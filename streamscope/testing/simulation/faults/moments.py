@@ -1,9 +1,9 @@
 """Faults at critical moments: after a decision and before its log entry, in joins, in takeovers.
 
 A fault at a random time seldom hits these targets: a host with work after its last checkpoint; the
-instance whose checkpoint a newcomer needs; a job manager with a decision that is not logged yet;
-its successor while it reads the log. As in ``strikes``, each fault waits for its moment, and the
-seed decides.
+instance whose checkpoint a new instance will load; a job manager with a decision that is not logged
+yet; its successor while it reads the log. As in ``strikes``, each fault waits for its moment, and
+the seed decides.
 """
 
 from __future__ import annotations

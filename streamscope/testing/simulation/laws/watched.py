@@ -42,7 +42,8 @@ class WatchedManager(JobManager):
         self._world = world
         #: (Old instance, its twin) -> the old instance's input position when the twin started.
         self._pairs: dict[tuple[int, int], Position] = {}
-        #: (Vertex, instance) that has to store a newcomer's checkpoint -> position at the request.
+        #: (Vertex, instance) that must store a checkpoint for a new instance -> position at the
+        #: request.
         self._sources: dict[tuple[str, int], Position] = {}
         #: By checkpoint: the parts it names; below, the same for each instance's last checkpoint.
         self._parts_of: dict[str, tuple[str, ...]] = {}
@@ -136,7 +137,7 @@ class WatchedManager(JobManager):
                 self._world.violate("checkpoints read in order", f"{vertex}: {one}, then {other}")
 
     def _note_sources(self) -> None:
-        """Record the position of each instance that has to store a newcomer's checkpoint."""
+        """Record the position of each instance that must store a checkpoint for a new instance."""
         sources = {
             (vertex.shape.id, join.source): self.job.instance(vertex.shape.id, join.source)
             for vertex in self.vertices.values()

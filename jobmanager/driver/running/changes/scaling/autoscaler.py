@@ -1,9 +1,9 @@
 """Rescales a running job by its policy: takes readings of its load, decides, requests the change.
 
 The decision is :func:`planner.cost.autoscaling.decide`. The change is requested as ``jobmanager
-rescale`` requests it, so a successor, a rollback and a replay treat it alike. Each leg of the job
-starts with a cooldown, also after a change by a user. If a store fails, a change may be missed, but
-the job continues.
+rescale`` requests it, so a successor, a rollback and a replay treat it alike. A cooldown follows
+the start of the job and each change, also a change by a user. If a store fails, a change may be
+missed, but the job continues.
 """
 
 from __future__ import annotations
