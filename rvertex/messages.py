@@ -378,7 +378,7 @@ class StopHost:
 
     host: str
     flush: bool
-    stays_at: str = field(default="", repr=False)  # wait there for the next host
+    stays_at: str = field(default="", repr=False)  # where to wait for a host
 
 
 HostNotice = (

@@ -336,7 +336,7 @@ class Driver(Requests):
             case CheckOutput(ends=ends):
                 self._keeper.insist(lambda: self._check(ends))
             case Record() | StartHost():
-                pass  # its notice was logged before anything else, or the host runs already
+                pass  # nothing to do: the notice was logged first, or the host runs already
             case EndJob():
                 self._end()
             case _:
@@ -355,7 +355,7 @@ class Driver(Requests):
         try:
             self._server.send(peer, INSTRUCTION_CODEC.encode(message))
         except OperatingError:
-            _log.info("unreachable", extra={"peer": peer})  # its loss arrives as a notice
+            _log.info("unreachable", extra={"peer": peer})  # a notice of the loss follows
 
     def _check(self, ends: Mapping[str, int | None]) -> None:
         """Report lost items of the output, or none, as notices. ``verify`` compares digests too."""

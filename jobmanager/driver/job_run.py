@@ -228,7 +228,7 @@ class JobRun:
         # Write it before the callback, which then finds this status or a later one in the root
         try:
             self.root.write_status(self.status)
-        finally:  # also if the store cannot be reached
+        finally:  # call the callback even if the store cannot be reached
             if self.on_status is not None:
                 self.on_status(dict(self.status))
 

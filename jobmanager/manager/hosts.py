@@ -54,7 +54,7 @@ def begin(job: JobState, notice: JobStarted | JobResumed) -> None:
             return
         vertex.homes = first_slots(k, replicas, notice.hosts)
     if all(v.is_finished for v in job.vertices.values()):
-        job.end("finished", "")  # their output was checked before
+        job.end("finished", "")  # the output of the vertices was checked before
         return
     for host in job.hosts:
         host.heard_us = job.now_us

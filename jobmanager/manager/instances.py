@@ -241,7 +241,7 @@ def stop_obsolete(job: JobState) -> None:
         if len(vertex.instances) < 2 or not job.is_retired(vertex.shape.id):
             continue
         for instance in [i for i in vertex.instances if i.epoch != vertex.finisher]:
-            stop(job, vertex, instance, flush=False)  # its outputs are completely durable
+            stop(job, vertex, instance, flush=False)  # no flush: the outputs are completely durable
         publish(job, vertex)
 
 

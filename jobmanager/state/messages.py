@@ -169,7 +169,7 @@ class VertexCopy:
     digests: tuple[bytes, ...]
     ends: tuple[int, ...]
     counts: Counts
-    #: As in :class:`AddedTo`.
+    #: Numbers of added partitions, as in :class:`AddedTo`.
     added: tuple[int, ...] = ()
 
 

@@ -57,7 +57,7 @@ class HostState:
     losses: list[int] = field(default_factory=list)
     #: The vertex of its last reported long call; empty after a report of progress.
     busy: str = ""
-    #: Its last report of memory.
+    #: The host's last report of memory.
     memory: Memory | None = None
     #: Whether a user wants to remove the host. Then it gets no new instance.
     is_draining: bool = False
@@ -104,7 +104,7 @@ class InstanceState:
 
     epoch: int
     slot: int
-    #: Its number among the vertex's instances, which take their checkpoints in turn.
+    #: The number of this instance in its vertex, whose instances take checkpoints in turn.
     checkpoint_slot: int
     #: The checkpoint that it started from, and the parts that its next one may share.
     checkpoint: str
@@ -128,7 +128,7 @@ class InstanceState:
     cti: int = MIN_TIME
     max_vs: int = MIN_TIME
     tail_bytes: int = 0
-    #: Of a live source: the progress of its partitions; why it waits, other than for rows; and the
+    #: For a live source: the progress of its partitions; why it waits, other than for rows; and the
     #: number of partitions of the whole log, 0 if unknown.
     logs: tuple[LogProgress, ...] = ()
     waiting: str = ""

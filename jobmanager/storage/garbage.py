@@ -124,7 +124,7 @@ def _owned_for_a_while(
         finally:
             log.close()
     finally:
-        with contextlib.suppress(JobRunningError):  # then another owner writes the status
+        with contextlib.suppress(JobRunningError):  # a new owner of the root writes the status
             root.check_owner()
             root.write_status(status)
 

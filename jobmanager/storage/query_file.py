@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-# Its names are imported only when they are used, because a replay needs none of them.
+# Names of the planner are imported only when they are used, because a replay needs none of them.
 import planner
 from jobmanager.errors import QueryFileError
 from rstream.errors import StreamEngineError

@@ -84,7 +84,7 @@ def memory_shortage(status: dict[str, Any]) -> str:
         used, free, limit = (memory[f"{name}_bytes"] >> 20 for name in ("used", "free", "limit"))
         if host.get("pid") == status.get("pid") and used >= SHORT_OF_MEMORY * limit > 0:
             usage = f"it last used {used:,} of {limit:,} MiB"
-        elif free < FREE_SHARE_MIN * limit:  # of the machine, or of the container that both are in
+        elif free < FREE_SHARE_MIN * limit:  # of the machine or the container of both
             usage = f"its machine or container last had {free:,} of {limit:,} MiB free"
         else:
             continue

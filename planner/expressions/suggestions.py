@@ -81,7 +81,7 @@ def suggest_in_class(cls: type) -> None:
 
 
 def suggest_in_module(names: MutableMapping[str, Any]) -> None:
-    """Let a module's public functions suggest near options; ``names``: the module's globals."""
+    """Make a module's functions suggest names for unknown options; ``names``: its globals."""
     for name, value in list(names.items()):
         if isinstance(value, FunctionType) and value.__module__ == names["__name__"]:
             names[name] = _checked(value)

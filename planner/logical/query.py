@@ -216,7 +216,7 @@ def grid_us(plan: LogicalNode) -> int:
     step = _windows_grid_us(nodes, windows)
     if not has_edges or step <= CHANGES_EVERY_US:
         return step
-    # a divisor of the windows' grid: a window still closes as soon as it can
+    # divides the windows' grid, so each window still closes as soon as it can
     both = gcd(step, CHANGES_EVERY_US)
     return both if both * _STEPS_OF_CHANGES_MAX >= CHANGES_EVERY_US else CHANGES_EVERY_US
 

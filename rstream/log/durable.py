@@ -162,7 +162,7 @@ class DurableLog:
         if is_volatile:
             end = self.end() if start_seq is None else self.contiguous_end(start_seq)
             return self._mark, end
-        first = self.first_seq or 0  # it is above the mark only if earlier items are lost
+        first = self.first_seq or 0  # above the mark only if earlier items are lost
         first = max(self._mark, first if start_seq is None else min(first, start_seq))
         end = self.contiguous_end(first)
         if start_seq is not None and start_seq > end:

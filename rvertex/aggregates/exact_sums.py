@@ -84,7 +84,7 @@ class WordSums:
         return value, (high >> _HALF_BITS) + (value < 0)
 
     def save(self) -> tuple[np.ndarray, pa.Array]:
-        """Return the low parts, and the high parts or nulls."""
+        """Return the low parts of the sums, and the high parts, which are null if not needed."""
         low = self._low.shared()
         high = pa.nulls(len(low), pa.int64()) if self._high is None else self._high.shared()
         return low, pa.array(high)

@@ -172,7 +172,7 @@ class LoadedCheckpoint:
 
     snapshot: Snapshot
     tables: dict[TableKey, tuple[pa.Schema, list[Piece[Part]]]]
-    #: Its mapped parts: verify their values before you use them.
+    #: The mapped parts of the checkpoint. Verify their values before you use them.
     unverified: Unverified = field(default_factory=Unverified)
 
 

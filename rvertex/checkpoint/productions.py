@@ -307,7 +307,7 @@ def _load(entry: _Entry, spec: VertexSpec, store: BlobStore) -> LoadedCheckpoint
         return load_checkpoint(
             entry.manifest, name=name, state_schema=spec.state_schema, fetch=store.get_many
         )
-    except CorruptCheckpointError as error:  # its outputs are visible: no older state fits
+    except CorruptCheckpointError as error:  # no older state fits visible outputs
         raise CorruptJournalError(name, str(error)) from error
 
 

@@ -214,7 +214,7 @@ class LogFeed:
 
     def _end_now(self, k: int) -> int | None:
         """Return the end of partition ``k`` when this instance first requested it, or None."""
-        if isinstance(self.reader, FileLog):  # it may have files that no entry has added yet
+        if isinstance(self.reader, FileLog):  # the log may have files that no entry has added yet
             end = self.reader.end(k)
             return None if end is None or end.reported_s < self._started_s else end.position
         part = self._partitions[k]

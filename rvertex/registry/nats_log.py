@@ -128,7 +128,7 @@ class NatsLog:
                 if error.err_code != _WRONG_LAST_SEQUENCE:
                     raise
                 stored = await js.get_msg(stream, subject=stream)
-                # An earlier attempt wrote it, but its reply was lost
+                # An earlier attempt wrote this map, but its reply was lost
                 return bool(stored.data == data)
             return True
 

@@ -147,7 +147,7 @@ class PostgresDestination:
             try:
                 with_limit(connection.close, CONNECT_WAIT_S)
             except (adbc_driver_manager.Error, TimeoutError):
-                return  # it is closed, or closes when the server responds again
+                return  # the connection is closed, or closes when the server responds again
 
     def _reset(self) -> None:
         self._rows, self._bytes, self._in_transaction = [], 0, False

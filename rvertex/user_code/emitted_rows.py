@@ -64,7 +64,7 @@ def emit(_ctx, {parameters}*, vs=None, ve=None):
                 _ends[_len(_starts)] = ve
             _add_start(vs){adds}
 """
-#: The same code, for classes that never pass ``vs`` or ``ve``.
+#: The function ``emit`` for classes that never pass ``vs`` or ``ve``.
 _EMIT_AT_HAND = """\
 def emit(_ctx{parameters}):
     if not ({tests}):

@@ -49,7 +49,7 @@ def read_times(column: pa.Array) -> list[int | None]:
         ticks = ticks // _ticks(kind)
     values: list[int | None] = ticks.tolist()
     step = 1_000 if pa.types.is_date64(kind) else _tick_us(kind)
-    if step > 1:  # in Python, whose integers do not overflow
+    if step > 1:  # multiply in Python, whose integers do not overflow
         values = [value * step for value in values if value is not None]
     if raw.null_count:
         for at in np.flatnonzero(raw.is_null().to_numpy(zero_copy_only=False)).tolist():

@@ -44,14 +44,14 @@ def holding(
         if reached[k + 1] >= reached[k] or reached[k] == INF_TIME:
             continue
         if not (inside.holds_ctis or is_window):
-            continue  # it only changes times
+            continue  # this operator only changes times
         since_us, what = reached[k + 1], ""
         row = operator.first_held() if implements(operator, HoldsRows) else None
         if row is not None:
             since_us, key = row
             what = ", ".join(f"{name}={_shown(value)}" for name, value in key.items())
         elif since_us == MIN_TIME and not is_window:
-            continue  # it was just loaded, and has emitted no row yet
+            continue  # this operator was just loaded, and has emitted no row yet
         name = words_of(_holder(inside))
         return (Hold(name, what, since_us, is_window and not inside.holds_ctis),)
     return ()

@@ -41,7 +41,7 @@ def recorded(job: JobRoot, canary: str, now_us: int) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(OperatingError):  # it is deleted later, with its root
+        with contextlib.suppress(OperatingError):  # the branch is deleted later, with its root
             _forget(job, path, root)
 
 
@@ -60,7 +60,7 @@ def delete_abandoned(job: JobRoot, now_us: int, *, is_dry_run: bool = False) -> 
         try:
             record = read_json_document(job.store.get(path))
         except (FileNotFoundError, BrokenDocumentError):
-            continue  # its canary has just ended, or is just beginning
+            continue  # the canary of this branch has just ended, or is just beginning
         uri = str(record["root"]).rstrip("/")
         is_old = now_us - int(record["created_us"]) > LEFT_S * 1e6
         if not is_old or not _NAME.fullmatch(uri.rpartition("/")[2]):

@@ -83,7 +83,7 @@ class Canary:
     begin_us: int
     end_us: int
     differences: dict[str, VersionDiff]
-    #: By output: stages that may use rows of any age, which the former query has read.
+    #: For each output, the stages that may use old rows, which only the former query read.
     mixed: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -276,7 +276,7 @@ class _Beside:
         assert outcome is not None
         cut = read_savepoint(made.root.store, outcome["savepoint"])
         found = onsets(made.root, cut, made.comparison)
-        #: By output: stages that may use rows of any age, which the former query has read.
+        #: For each output, the stages that may use old rows, which only the former query read.
         self.mixed = {name: tuple(sorted(onset.mixed)) for name, onset in found.items()}
         #: From here on, all rows of the branch are rows of the new query alone.
         self.begin_us, self._outputs = Onset.latest([*found.values()]).time_us, {}

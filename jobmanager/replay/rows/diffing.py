@@ -367,7 +367,7 @@ def _key_of(diff: VersionDiff, row: Row) -> str:
 
 
 def _headline(diff: VersionDiff) -> str:
-    rows = diff.old_rows + diff.only_new - diff.changed  # of both versions, a pair once
+    rows = diff.old_rows + diff.only_new - diff.changed  # a changed row counts once
     parts = [
         f"{diff.changed:,} changed",
         f"{diff.only_old - diff.changed:,} only in the old version",

@@ -159,7 +159,7 @@ def _day_of_week(value: Expr) -> Expr:
 def extract(part: str, value: Expr, node: exp.Expr, text: SqlText) -> Expr:
     """Compile ``EXTRACT(part FROM value)``."""
     if part.upper() not in (*_PARTS, *_COMPUTED) and part.upper().removesuffix("S") in _PARTS:
-        part = part[:-1]  # DAYS is DAY
+        part = part[:-1]  # the plural DAYS means DAY
     part = _OF_ENGINE.get((text.engine.name, part.upper()), part)
     method = _PARTS.get(part.upper())
     build = calls.NAMED.get(part.lower())

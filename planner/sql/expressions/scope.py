@@ -49,7 +49,7 @@ class Visible:
 
     relation: str
     name: str
-    #: Its name in the stream.
+    #: The column's name in the stream.
     column: str
     bound: Bound | None = None
 

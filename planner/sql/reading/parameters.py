@@ -36,7 +36,7 @@ def bound(statements: list[exp.Expr], given: Parameters, text: SqlText) -> list[
     nodes = [node for whole in wholes for node in whole.find_all(exp.Placeholder)]
     unnamed = itertools.count()
     used: set[object] = set()
-    for node in sorted(nodes, key=lambda node: node.meta["start"]):  # in the order of the text
+    for node in sorted(nodes, key=lambda node: node.meta["start"]):  # in order of the text
         key = node.this or next(unnamed)
         if key not in values:
             raise text.error(node, _missing(node, values))

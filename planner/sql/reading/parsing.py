@@ -222,7 +222,7 @@ class SqlText:
             if isinstance(node, kind):
                 return self._word_before(node, word)
         if isinstance(node, _INFIX) and not isinstance(node, exp.Dot):
-            skip: tuple[TokenType, ...] = (TokenType.L_PAREN,)  # of a call without arguments
+            skip: tuple[TokenType, ...] = (TokenType.L_PAREN,)  # a call without arguments
             if any(isinstance(part, exp.Interval) for part in node.this.walk()):
                 skip = (*skip, TokenType.VAR)  # skip the unit, which has no position in the tree
             return self.token_after(node.this, skip=skip) or self._first(node)

@@ -62,7 +62,7 @@ class Declaration:
     connector: Connector
     #: The format of keys of messages, for a topic of ksqlDB.
     key_format: str = ""
-    #: Its INSERT INTO ... VALUES, which have all its rows; empty: its rows are outside the text.
+    #: The statements INSERT INTO ... VALUES with all rows of the table; empty: rows are elsewhere.
     rows: tuple[exp.Insert, ...] = ()
 
     def source(self) -> Stream:

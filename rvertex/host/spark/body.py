@@ -33,7 +33,7 @@ class SparkHostBody:
         """Drain the task's input, run hosts, and yield how the last one ended."""
         for _ in rows:
             pass
-        pa.set_cpu_count(1)  # a task has one core
+        pa.set_cpu_count(1)  # one thread only, because a Spark task has one core
         context = TaskContext.get()
         attempt = 0 if context is None else context.attemptNumber()
         spec, plan = self._spec, self._plan

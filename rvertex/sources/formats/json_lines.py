@@ -60,8 +60,8 @@ class JsonUnits:
         assert isinstance(spec.kind, Json), spec.kind
         self._encoding = spec.kind.encoding
         #: The last piece: its bytes, the number of its first row, and the number of its first line.
-        #: Below: its rows, once requested.
         self._piece: tuple[bytes, int, int] = b"", 0, 1
+        #: The rows of the last piece, once requested.
         self._cut: LineRows | None = None
         self._before = NOTHING_BEFORE
 

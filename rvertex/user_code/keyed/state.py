@@ -148,7 +148,7 @@ class KeyedState:
         self.slots.clear()
         self.spare.clear()
         self._timers.clear()
-        self._log.append(*written)  # may merge parts, which needs memory
+        self._log.append(*written)  # may merge, for which the clears make room
         self._log.release()
         if self._has_old(self._stored_timers):
             self._stored_timers = self._timers_of_log()
@@ -193,7 +193,7 @@ class KeyedState:
         elif stored_times.TIMES in tables:
             self._stored_timers.load(tables[stored_times.TIMES], tables[stored_times.RUNS])
             self._logged_timers = self._stored_timers.copy()
-        else:  # an older checkpoint, or part of one
+        else:  # a checkpoint without timers, which older releases wrote, or part of one
             self._stored_timers = self._timers_of_log()
             self._logged_timers = self._stored_timers.copy()
 

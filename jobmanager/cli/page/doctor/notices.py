@@ -139,7 +139,7 @@ def _slow_growth(points: list[tuple[int, int]]) -> tuple[int, int] | None:
     is_steady = min(steps) > 0 and steps[-1] >= STEADY_MIN * steps[0]
     if not is_steady or least[0] * SLOW_GROWTH_MIN > least[-1] or least[-1] < GROWING_BYTES_MIN:
         return None
-    # From the least of the first quarter to the least of the last
+    # The middles of the first and the last quarter are 3/4 of the time apart
     hours = span_us * 3 / 4 / (3_600 * US_PER_S)
     return max(1, round((least[-1] - least[0]) / hours)), points[-1][1]
 

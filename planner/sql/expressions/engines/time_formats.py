@@ -38,7 +38,7 @@ _CHAR = {
     "HH": "%I", "MI": "%M", "SS": "%S", "MON": "%b", "MONTH": "%B", "DAY": "%A", "DY": "%a",
     "AM": "%p", "PM": "%p",
 }  # fmt: skip
-#: As for writing, except that a fraction may have any number of digits.
+#: Java's letters for reading: as for writing, but a fraction may have any number of digits.
 JAVA_READ = {
     **_JAVA, **{letter: _JAVA[letter * 2] for letter in ("M", "d", "H", "h", "m", "s")},
     "y": "%Y", "u": "%Y", "uuuu": "%Y",

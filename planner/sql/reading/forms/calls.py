@@ -60,7 +60,7 @@ def json_value(parser: Any) -> exp.Expr:
         parser.raise_error("JSON_VALUE takes a text and a path")
     while parser._match(TokenType.COMMA):  # terminates: each pass reads a token
         given.append(parser._parse_assignment())
-    is_strict = True  # as Flink reads a path without a mode
+    is_strict = True  # Flink's mode of a path without the word LAX or STRICT
     if len(given) == 2 and isinstance(given[1], exp.Literal):
         path = str(given[1].this)
         is_strict = not path.startswith(_MODES[0])

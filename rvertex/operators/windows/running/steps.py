@@ -134,7 +134,7 @@ class OfSessions(SessionColumns):
         belongs = belongs[starts.first]
         ends = starts.ends(self._starts.longest)[is_event]
         log.set_ends(step[is_event], ends, ends)
-        goes_on = np.flatnonzero(is_event & ~starts.begins)  # the session has an earlier row
+        goes_on = np.flatnonzero(is_event & ~starts.begins)  # rows that continue a session
         upto = starts.time[goes_on]
         log.set_ends(step[goes_on - 1], upto, upto + 1)
         window[starts.key[starts.is_last]] = step[starts.is_last]

@@ -195,7 +195,7 @@ class SnapshotWindows:
         window = lie[begin[at] + step]
         order = np.lexsort((int64_column(rows, _SEQ)[at], window))
         heads = heads_of(window[order])
-        filled = window[order][heads]  # windows are empty if another vertex owns their keys now
+        filled = window[order][heads]  # without empty windows, whose keys another vertex has now
         members = Rows(np.cumsum(heads) - 1, len(filled), rows, at[order])
         return self._results.batch(members, starts[filled], ends[filled])
 
