@@ -84,17 +84,17 @@ class ThreadWiring:
         self.clock: Clock = SystemClock()
 
     def signal(self) -> Signal:
-        """See DeliveryWiring."""
+        """Implement DeliveryWiring."""
         return threading.Event()
 
     def start(self, name: str, body: Callable[[], None]) -> Task:
-        """See DeliveryWiring."""
+        """Implement DeliveryWiring."""
         thread = threading.Thread(target=body, name=name, daemon=True)
         thread.start()
         return thread
 
     def open_store(self, uri: str) -> BlobStore:
-        """See DeliveryWiring."""
+        """Implement DeliveryWiring."""
         return open_store(uri)
 
     def read_remote(
@@ -107,11 +107,11 @@ class ThreadWiring:
         store: BlobStore,
         on_change: Callable[[], None],
     ) -> PushedReader:
-        """See DeliveryWiring."""
+        """Implement DeliveryWiring."""
         return RemoteReader(
             address, secret, stream_id, epoch, seq, store=store, on_change=on_change
         )
 
     def destination(self, spec: SinkSpec, place: DeliveryPlace) -> Destination:
-        """See DeliveryWiring."""
+        """Implement DeliveryWiring."""
         return destination(spec, place)

@@ -43,7 +43,7 @@ class SourceFeed:
         self._rest: Items | None = None
 
     def read(self, seq: int, rows_max: int) -> Items | None:
-        """See :class:`Feed`."""
+        """Implement :class:`Feed`."""
         if self._reader is None:
             self._reader = open_reader(self._partition, seq)
         if self._rest is None or self._rest.next_seq <= seq:
@@ -55,7 +55,7 @@ class SourceFeed:
         return self._rest.head(rows_max)
 
     def close(self) -> None:
-        """See :class:`Feed`."""
+        """Implement :class:`Feed`."""
         if self._reader is not None:
             self._reader.close()
 
@@ -68,12 +68,12 @@ class StreamFeed:
         self._cursor, self._schema = SegmentCursor(log), schema
 
     def read(self, seq: int, rows_max: int) -> Items | None:
-        """See :class:`Feed`."""
+        """Implement :class:`Feed`."""
         items = self._cursor.read(seq, rows_max)
         if items is None:
             return None
         return Items(items.first_seq, as_declared(items.batch, self._schema))
 
     def close(self) -> None:
-        """See :class:`Feed`."""
+        """Implement :class:`Feed`."""
         self._cursor.close()

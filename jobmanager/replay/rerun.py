@@ -123,7 +123,7 @@ class _QueueFeed:
         self._writer, self._stream = writer, stream
 
     def read(self, seq: int, rows_max: int) -> Items | None:
-        """See :class:`Feed`."""
+        """Implement :class:`Feed`."""
         queue = self._writer.queue(self._stream)
         while True:
             while queue and queue[0].next_seq <= seq:
@@ -144,13 +144,13 @@ class _ThenFeed:
         self._stored, self._then, self._end = stored, then, end
 
     def read(self, seq: int, rows_max: int) -> Items | None:
-        """See :class:`Feed`."""
+        """Implement :class:`Feed`."""
         if seq < self._end:
             return self._stored.read(seq, min(rows_max, self._end - seq))
         return self._then.read(seq, rows_max)
 
     def close(self) -> None:
-        """See :class:`Feed`."""
+        """Implement :class:`Feed`."""
         self._stored.close()
 
 
@@ -342,19 +342,19 @@ class _NothingNew(ValueShell):
         self._vertex = vertex
 
     def now_us(self) -> int:
-        """See :class:`ValueShell`."""
+        """Implement :class:`ValueShell`."""
         raise self._error("ctx.now()")
 
     def random(self) -> float:
-        """See :class:`ValueShell`."""
+        """Implement :class:`ValueShell`."""
         raise self._error("ctx.random()")
 
     def unknown_calls(self) -> str:
-        """See :class:`ValueShell`."""
+        """Implement :class:`ValueShell`."""
         return ""
 
     def calls(self, code: UserCode, policy: CallPolicy) -> Calls:
-        """See :class:`ValueShell`."""
+        """Implement :class:`ValueShell`."""
         raise self._error(f"{code.name}()")
 
     def _error(self, what: str) -> CannotReplayError:

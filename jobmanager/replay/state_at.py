@@ -127,7 +127,7 @@ class _Cut:
         self._until_us = until_us
 
     def make(self, spec: VertexSpec, vertex: RVertex, feeds: Sequence[Feed]) -> VertexRun:
-        """See :class:`jobmanager.replay.rerun.Stopping`."""
+        """Implement :class:`jobmanager.replay.rerun.Stopping`."""
         return _CutRun(spec, vertex, feeds, self._until_us)
 
     def before_step(self, ports: list[Run]) -> None:
@@ -160,7 +160,7 @@ class _CutFeed:
         self._has_ended = False
 
     def read(self, seq: int, rows_max: int) -> Items | None:
-        """See :class:`Feed`."""
+        """Implement :class:`Feed`."""
         items = self._feed.read(seq, rows_max)
         if items is None or self._until_us is None or KIND not in items.batch.schema.names:
             return items
@@ -173,5 +173,5 @@ class _CutFeed:
         return Items(seq, cti_batch(self._until_us, items.batch.schema))
 
     def close(self) -> None:
-        """See :class:`Feed`."""
+        """Implement :class:`Feed`."""
         self._feed.close()

@@ -63,7 +63,7 @@ class OutputCheck:
     def __call__(
         self, ends: Mapping[str, int | None], *, contents: bool
     ) -> Sequence[OutputDamaged]:
-        """See :class:`jobmanager.driver.shell_parts.CheckOutputs`."""
+        """Implement :class:`jobmanager.driver.shell_parts.CheckOutputs`."""
         damages = self.find(ends, contents=contents, set_aside=True)
         if damages:  # remove ``_SUCCESS`` at once, because it is wrong now
             for output in self._outputs:

@@ -218,7 +218,7 @@ class _Sparse:
         self._terms = _terms(words[rows].astype(np.int64).view(np.uint64), factor)
 
     def add_to(self, total: np.ndarray, term: np.ndarray, lo: int) -> None:
-        """See :meth:`_Dense.add_to`."""
+        """Implement :meth:`_Dense.add_to`."""
         del term
         first, end = self._rows.searchsorted([lo, lo + len(total)])
         total[self._rows[first:end] - lo] += self._terms[first:end]
@@ -234,7 +234,7 @@ class _Repeating:
         self._null_term = _terms(np.array([NULL_HASH]), factor)[0]
 
     def add_to(self, total: np.ndarray, term: np.ndarray, lo: int) -> None:
-        """See :meth:`_Dense.add_to`."""
+        """Implement :meth:`_Dense.add_to`."""
         indices = self._indices[lo : lo + len(total)]
         self._terms.take(indices, mode="clip", out=term)
         if len(self._nulls):

@@ -89,7 +89,7 @@ class LocalReader:
         return self._seq
 
     def read_next(self, max_items: int = READ_ITEMS_MAX) -> Items | None:
-        """See :class:`StreamReader`.
+        """Implement :class:`StreamReader`.
 
         Raises:
             SequenceDiscardedError: the next item was deleted.
@@ -219,7 +219,7 @@ class SegmentReader:
         return self._log.read_schema()
 
     def read_next(self, max_items: int = READ_ITEMS_MAX) -> Items | None:
-        """See :class:`StreamReader`. Lists the folder again at the end of the known segments.
+        """Implement :class:`StreamReader`. Lists the folder again at the end of the known segments.
 
         Raises:
             SequenceDiscardedError: the next item was deleted.

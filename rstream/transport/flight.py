@@ -164,7 +164,7 @@ class RemoteReader(PushedReader):
 
     @property
     def is_broken(self) -> bool:
-        """See PushedReader. A long silence counts as a break."""
+        """Implement PushedReader. A long silence counts as a break."""
         since_s = self._reading_since_s
         if since_s is not None and self._clock.monotonic_s() - since_s > SILENCE_S:
             self._break(OperatingError(f"{self._address}: silent for {SILENCE_S:g} s"))

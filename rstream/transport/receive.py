@@ -210,7 +210,7 @@ class PushedReader:
         return self._advanced(self._queue.take(max_items))
 
     def wait(self, timeout_s: float) -> bool:
-        """See StreamReader."""
+        """Implement StreamReader."""
         return self._durable.is_open or self._queue.wait(timeout_s)
 
     def close(self) -> None:

@@ -87,7 +87,7 @@ class ThreadedCalls:
         weakref.finalize(self, self._caller.close)
 
     def start(self, requests: Sequence[Request]) -> None:
-        """See :class:`~rvertex.user_code.context.Calls`.
+        """Implement :class:`~rvertex.user_code.context.Calls`.
 
         Raises:
             UserResultError: the function cannot be opened, or too many calls never return.
@@ -95,7 +95,7 @@ class ThreadedCalls:
         self._caller.start(requests)
 
     def wait(self) -> bool:
-        """See :class:`~rvertex.user_code.context.Calls`."""
+        """Implement :class:`~rvertex.user_code.context.Calls`."""
         self._caller.check()
         if self._waits:
             self._has_ended.wait()
@@ -103,7 +103,7 @@ class ThreadedCalls:
         return self._waits
 
     def counts(self) -> CallCounts:
-        """See :class:`~rvertex.user_code.context.Calls`."""
+        """Implement :class:`~rvertex.user_code.context.Calls`."""
         return self._caller.counts()
 
 

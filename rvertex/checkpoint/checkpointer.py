@@ -67,13 +67,13 @@ class AllAttached:
         self._counts: list[int] = []
 
     def names(self) -> tuple[str, ...]:
-        """See :class:`AttachedFiles`; only one checkpoint is in progress at a time."""
+        """Implement :class:`AttachedFiles`; only one checkpoint is in progress at a time."""
         found = [part.names() for part in self._parts]
         self._counts = [len(names) for names in found]
         return tuple(name for names in found for name in names)
 
     def announced(self, names: tuple[str, ...]) -> None:
-        """See :class:`AttachedFiles`."""
+        """Implement :class:`AttachedFiles`."""
         for part, count in zip(self._parts, self._counts, strict=True):
             part.announced(names[:count])
             names = names[count:]

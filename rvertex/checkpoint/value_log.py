@@ -59,20 +59,20 @@ class World:
         self._random = random.SystemRandom()
 
     def unknown_calls(self) -> str:
-        """See :class:`~rvertex.user_code.context.ValueShell`."""
+        """Implement :class:`~rvertex.user_code.context.ValueShell`."""
         policy = os.environ.get("STREAMSCOPE_UNKNOWN_CALLS", "")
         return policy if policy in ("skip", "retry") else ""
 
     def calls(self, code: UserCode, policy: CallPolicy) -> Calls:
-        """See :class:`~rvertex.user_code.context.ValueShell`."""
+        """Implement :class:`~rvertex.user_code.context.ValueShell`."""
         return ThreadedCalls(code, policy, self._clock, self._wake)
 
     def now_us(self) -> int:
-        """See :class:`~rvertex.user_code.context.ValueShell`."""
+        """Implement :class:`~rvertex.user_code.context.ValueShell`."""
         return self._clock.now_us()
 
     def random(self) -> float:
-        """See :class:`~rvertex.user_code.context.ValueShell`."""
+        """Implement :class:`~rvertex.user_code.context.ValueShell`."""
         return self._random.random()
 
 

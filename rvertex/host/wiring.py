@@ -128,11 +128,11 @@ class FlightWiring:
         self._readers: weakref.WeakSet[RemoteReader] = weakref.WeakSet()
 
     def open_store(self, uri: str) -> BlobStore:
-        """See Wiring."""
+        """Implement Wiring."""
         return open_store(uri)
 
     def serve(self, bind: str, secret: str) -> StreamService:
-        """See Wiring."""
+        """Implement Wiring."""
         return StreamServer(bind, secret, beside=True)
 
     def connect(
@@ -143,7 +143,7 @@ class FlightWiring:
         on_message: Callable[[bytes], None],
         on_disconnect: Callable[[], None],
     ) -> ControlLink:
-        """See Wiring."""
+        """Implement Wiring."""
         return ControlClient(address, secret, peer, on_message, on_disconnect)
 
     def read_remote(
@@ -158,7 +158,7 @@ class FlightWiring:
         *,
         durable_first: bool,
     ) -> StreamReader:
-        """See Wiring."""
+        """Implement Wiring."""
         reader = RemoteReader(
             address,
             secret,
@@ -175,11 +175,11 @@ class FlightWiring:
     def open_log(
         self, source: SourcePartition, positions: Sequence[int], wake: Callable[[], None]
     ) -> LogReader:
-        """See Wiring."""
+        """Implement Wiring."""
         return open_log(source, positions, self.clock, wake, self.background)
 
     def close(self) -> None:
-        """See Wiring. Closes the readers; their threads must end before the process may."""
+        """Implement Wiring. Closes the readers; their threads must end before the process may."""
         deadline_s = self.clock.monotonic_s() + CLOSE_WAIT_S
         for reader in list(self._readers):
             reader.join(max(0.0, deadline_s - self.clock.monotonic_s()))

@@ -63,18 +63,18 @@ class ForwardCtis:
 
 
 class CtiForwarder:
-    """See :class:`ForwardCtis`."""
+    """The running operator of :class:`ForwardCtis`."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
         self._held = HeldCtis(keeps_own=True)
 
     def use_memory(self, memory: StateMemory) -> None:
-        """See :class:`rvertex.state.memory.SpillsState`."""
+        """Implement :class:`rvertex.state.memory.SpillsState`."""
         give_memory(self._operator, memory)
 
     def held_tables(self) -> dict[str, pa.Table]:
-        """See :class:`rvertex.operators.protocol.ShowsState`."""
+        """Implement :class:`rvertex.operators.protocol.ShowsState`."""
         return held_tables(self._operator)
 
     def process(self, ports: Sequence[Run]) -> Run:

@@ -53,7 +53,7 @@ class Explode(RowByRow):
 
 
 class ExplodeOperator(Stateless):
-    """See :class:`Explode`."""
+    """The running operator of :class:`Explode`."""
 
     def __init__(self, column: str, schema: pa.Schema) -> None:
         self._column = column

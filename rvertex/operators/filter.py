@@ -54,7 +54,7 @@ class Filter(RowByRow):
 
 
 class FilterOperator(Stateless):
-    """See :class:`Filter`."""
+    """The running operator of :class:`Filter`."""
 
     def __init__(self, predicate: Evaluator, *, edges: bool = False) -> None:
         self._predicate = predicate

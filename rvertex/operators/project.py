@@ -59,7 +59,7 @@ class Project(RowByRow):
 
 
 class ProjectOperator(Stateless):
-    """See :class:`Project`."""
+    """The running operator of :class:`Project`."""
 
     def __init__(
         self, columns: tuple[Column, ...], schema: pa.Schema, *, edges: bool = False

@@ -39,7 +39,7 @@ _AWAY = (NatsError, OSError, asyncio.TimeoutError)
 
 
 class NatsLog:
-    """See :class:`rvertex.registry.protocol.ClaimLog`."""
+    """Implements :class:`rvertex.registry.protocol.ClaimLog`."""
 
     def __init__(self, servers: Sequence[str], name: str, *, replicas: int = 3) -> None:
         self._servers, self._name, self._replicas = list(servers), name, replicas
@@ -52,7 +52,7 @@ class NatsLog:
         self._streams: set[str] = set()
 
     def append(self, shard: int, data: bytes) -> int:
-        """See :class:`ClaimLog`.
+        """Implement :class:`ClaimLog`.
 
         Makes one attempt: only the caller knows whether a retry is safe.
         """
@@ -65,7 +65,7 @@ class NatsLog:
         return self._tried(publish, once=True)
 
     def read(self, shard: int, next_seq: int, until_seq: int | None) -> list[tuple[int, bytes]]:
-        """See :class:`ClaimLog`."""
+        """Implement :class:`ClaimLog`."""
         stream = self._stream(shard)
 
         async def fetch() -> list[tuple[int, bytes]]:
@@ -91,7 +91,7 @@ class NatsLog:
         return self._tried(fetch)
 
     def trim(self, shard: int, below_seq: int) -> None:
-        """See :class:`ClaimLog`."""
+        """Implement :class:`ClaimLog`."""
         stream = self._stream(shard)
 
         async def purge() -> None:
@@ -116,7 +116,7 @@ class NatsLog:
         return self._tried(last)
 
     def write_map(self, data: bytes, version: int | None) -> bool:
-        """See :class:`ClaimLog`."""
+        """Implement :class:`ClaimLog`."""
         stream = f"{self._name}-map"
         headers = {"Nats-Expected-Last-Subject-Sequence": str(version or 0)}
 

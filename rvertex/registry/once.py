@@ -156,6 +156,6 @@ def id_bytes(value: str | bytes | int) -> bytes:
 
 
 def open_destination(spec: OnceSink, place: DeliveryPlace) -> OnceDestination:
-    """See :attr:`rvertex.sinks.spec.SinkSpec.home`."""
+    """Open the destination, as :attr:`rvertex.sinks.spec.SinkSpec.home` requires."""
     inner = destination(spec.to, place)
     return OnceDestination(spec, place, inner, opened_registry(spec.registry))

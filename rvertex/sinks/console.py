@@ -70,5 +70,5 @@ def _cell(value: object) -> str:
 
 
 def open_destination(spec: ConsoleSink, place: DeliveryPlace) -> FunctionDestination:
-    """See :attr:`rvertex.sinks.spec.SinkSpec.home`."""
+    """Open the destination, as :attr:`rvertex.sinks.spec.SinkSpec.home` requires."""
     return FunctionDestination(ConsolePrinter(), spec.label, place)

@@ -235,5 +235,5 @@ def _file(kind: str, epoch: int) -> str:
 
 
 def open_destination(spec: FunctionSink, place: DeliveryPlace) -> FunctionDestination:
-    """See :attr:`rvertex.sinks.spec.SinkSpec.home`."""
+    """Open the destination, as :attr:`rvertex.sinks.spec.SinkSpec.home` requires."""
     return FunctionDestination(spec.code.target, spec.label, place)

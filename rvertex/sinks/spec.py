@@ -154,7 +154,7 @@ class KafkaSink(SinkSpec):
         return f"kafka:{self.topic}"
 
     def check(self, schema: pa.Schema) -> None:
-        """See :class:`SinkSpec`."""
+        """Implement :class:`SinkSpec`."""
         check_choice(self.label, "format", self.format, ("json", "avro", "arrow", "debezium-json"))
         check_choice(self.label, "mode", self.mode, ("transactions", "headers"))
         check_choice(self.label, "on_bad_row", self.on_bad_row, ("fail", "dead_letter"))
@@ -204,7 +204,7 @@ class PostgresSink(SinkSpec):
         return f"postgres:{self.table}"
 
     def check(self, schema: pa.Schema) -> None:
-        """See :class:`SinkSpec`."""
+        """Implement :class:`SinkSpec`."""
         check_choice(self.label, "mode", self.mode, ("append", "upsert"))
         check_choice(self.label, "on_bad_row", self.on_bad_row, ("fail", "dead_letter"))
         check_choice(self.label, "deletes", self.deletes, ("delete", "mark", "ignore"))
@@ -238,7 +238,7 @@ class FunctionSink(SinkSpec):
         return f"function:{self.code.name}"
 
     def check(self, schema: pa.Schema) -> None:
-        """See :class:`SinkSpec`."""
+        """Implement :class:`SinkSpec`."""
         check_choice(self.label, "on_bad_row", self.on_bad_row, ("fail", "dead_letter"))
 
 
@@ -277,7 +277,7 @@ class ParquetSink(SinkSpec):
         return replace(limits, commit_interval_ms=interval_ms, commit_rows_max=self.roll_rows)
 
     def check(self, schema: pa.Schema) -> None:
-        """See :class:`SinkSpec`."""
+        """Implement :class:`SinkSpec`."""
         if self.roll_s < 0 or self.roll_rows < 1:
             raise InvalidSinkError(self.label, "roll_rows= is less than 1, or roll= is negative")
 
@@ -320,7 +320,7 @@ class OnceSink(SinkSpec):
         return self.to.limited(limits)
 
     def check(self, schema: pa.Schema) -> None:
-        """See :class:`SinkSpec`."""
+        """Implement :class:`SinkSpec`."""
         self.to.check(schema)
         check_choice(self.label, "on_old", self.on_old, ("fail", "skip"))
         check_columns(self.label, "id", (self.id,), schema)

@@ -176,16 +176,16 @@ class ValueJournal:
 
     @property
     def has_recorded(self) -> bool:
-        """See :class:`ValueSource`."""
+        """Implement :class:`ValueSource`."""
         return self._next - self._first < len(self._values)
 
     def take_recorded(self) -> Drawn:
-        """See :class:`ValueSource`."""
+        """Implement :class:`ValueSource`."""
         self._next += 1
         return self._values[self._next - 1 - self._first]
 
     def draw(self, kind: str, argument: str, make: Callable[[], Any]) -> Any:
-        """See :class:`ValueSource`."""
+        """Implement :class:`ValueSource`."""
         at = self._next - self._first
         if at < len(self._values):
             drawn = self._values[at]
@@ -199,7 +199,7 @@ class ValueJournal:
         return drawn.value
 
     def load(self, index: int) -> None:
-        """See :class:`ValueSource`."""
+        """Implement :class:`ValueSource`."""
         assert self._first <= index <= self._first + len(self._values), (index, self._first)
         self._next = index
 

@@ -107,7 +107,7 @@ def events_of(rows: Sequence[LiveRow]) -> pa.RecordBatch:
 
 
 class LiveReader:
-    """See :class:`rvertex.sources.logs.protocol.LogReader`."""
+    """Implements :class:`rvertex.sources.logs.protocol.LogReader`."""
 
     waiting, wait_s = "", None
 

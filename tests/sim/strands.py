@@ -113,7 +113,7 @@ class Strand:
         self._world.after(delay_s, self.process, partial(self._resume, self._wait))
 
     def join(self, timeout: float) -> None:
-        """See Task; the current strand waits."""
+        """Implement Task; the current strand waits."""
         caller = self._strands.current
         assert caller is not None
         ends_s = self._world.now_s + timeout
@@ -123,7 +123,7 @@ class Strand:
         self._joining.remove(caller)
 
     def is_alive(self) -> bool:
-        """See Task."""
+        """Implement Task."""
         return not self._is_over
 
     def unwind(self) -> None:
@@ -159,17 +159,17 @@ class SimSignal:
         self._waiting: Strand | None = None
 
     def set(self) -> None:
-        """See Signal."""
+        """Implement Signal."""
         self._is_set = True
         if self._waiting is not None:
             self._waiting.wake()
 
     def clear(self) -> None:
-        """See Signal."""
+        """Implement Signal."""
         self._is_set = False
 
     def wait(self, timeout: float) -> None:
-        """See Signal."""
+        """Implement Signal."""
         if not self._is_set:
             self._waiting = self._strands.current
             self._strands.sleep(timeout)

@@ -191,7 +191,7 @@ class BundledJobs:
         """Do nothing: a bundle does not change."""
 
     def rows(self) -> Any:
-        """See :class:`jobmanager.cli.page.board.Board`, also for the methods below."""
+        """Implement :class:`jobmanager.cli.page.board.Board`, also for the methods below."""
         return self._documents["list.json"]
 
     def root(self, name: str) -> str:

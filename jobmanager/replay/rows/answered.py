@@ -161,7 +161,7 @@ class _Noting(AskingOperator):
     keys: tuple[str, ...]
 
     def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run | None]:
-        """See :class:`~rvertex.operators.protocol.EmitsInPieces`."""
+        """Implement :class:`~rvertex.operators.protocol.EmitsInPieces`."""
         for run in super().process_in_pieces(ports):
             if run is not None and run.events.num_rows:
                 self._note(run.events)

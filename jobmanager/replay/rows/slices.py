@@ -175,7 +175,7 @@ class _Feed:
         self._batch = rows.batch
 
     def read(self, seq: int, rows_max: int) -> Items | None:
-        """See :class:`jobmanager.replay.feeds.Feed`."""
+        """Implement :class:`jobmanager.replay.feeds.Feed`."""
         batch = self._batch.slice(seq, rows_max)
         return Items(seq, batch) if batch.num_rows else None
 

@@ -150,7 +150,7 @@ class _Context:
             raise UserResultError(self._name, str(error)) from None
 
     def set_timer(self, at: Any, name: str = "") -> None:
-        """See :meth:`rvertex.user_code.keyed.process.KeyedContext.set_timer`."""
+        """Implement :meth:`rvertex.user_code.keyed.process.KeyedContext.set_timer`."""
         at = self._moment(at)
         if at >= INF_TIME:
             raise UserResultError(self._name, f"set_timer({at!r}): no time")
@@ -159,11 +159,11 @@ class _Context:
         self.timers[name] = max(at, self.vs)
 
     def delete_timer(self, name: str = "") -> None:
-        """See :meth:`rvertex.user_code.keyed.process.KeyedContext.delete_timer`."""
+        """Implement :meth:`rvertex.user_code.keyed.process.KeyedContext.delete_timer`."""
         self.timers.pop(name, None)
 
     def emit(self, *values: Any, vs: Any = None, ve: Any = None, **named: Any) -> None:
-        """See :attr:`rvertex.user_code.keyed.process.KeyedContext.emit`."""
+        """Implement :attr:`rvertex.user_code.keyed.process.KeyedContext.emit`."""
         start = self.vs if vs is None else self._moment(vs)
         end = start + 1 if self.in_timer or vs is not None else self.ve
         end = end if ve is None else self._moment(ve)

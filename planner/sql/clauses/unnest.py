@@ -30,13 +30,14 @@ _VIEW = "write LATERAL VIEW [OUTER] EXPLODE(list) name AS column, or POSEXPLODE"
 
 @dataclass(frozen=True, slots=True)
 class _Unnest:
-    """The list and its column names; ``first``: the first position, None: no position column."""
+    """A list in FROM, and the names of its columns."""
 
     node: exp.Expr
     value: exp.Expr
     relation: str
     names: tuple[str, ...]
     is_outer: bool = False
+    #: The number of the first element in the column of positions; None: there is no such column.
     first: int | None = None
 
 

@@ -115,7 +115,7 @@ class Shards:
         return Merge([self._schema] * n, [0] * n, pending_rows_max=_ROWS_MAX) if n else None
 
     def use_memory(self, memory: StateMemory) -> None:
-        """See :class:`rvertex.state.memory.SpillsState`."""
+        """Implement :class:`rvertex.state.memory.SpillsState`."""
         for shard in self._shards:
             for operator in shard:
                 give_memory(operator, memory)

@@ -102,7 +102,7 @@ class _Way(Protocol):
 
 
 class EdgeAggregateOperator:
-    """See :class:`EdgeAggregate`."""
+    """The running operator of :class:`EdgeAggregate`."""
 
     def __init__(self, spec: EdgeAggregate, payload: pa.Schema) -> None:
         self._spec = spec

@@ -114,7 +114,7 @@ class _Step:
 
 
 class EdgeJoinOperator:
-    """See :class:`EdgeJoin`."""
+    """The running operator of :class:`EdgeJoin`."""
 
     def __init__(self, spec: EdgeJoin, inputs: Sequence[pa.Schema]) -> None:
         self._spec = spec

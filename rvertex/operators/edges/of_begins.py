@@ -62,7 +62,7 @@ class EdgeOfBegins:
 
 
 class EdgeOfBeginsOperator:
-    """See :class:`EdgeOfBegins`."""
+    """The running operator of :class:`EdgeOfBegins`."""
 
     def __init__(self, spec: EdgeOfBegins, inputs: Sequence[pa.Schema]) -> None:
         self._inner = spec.inner.open(_numbered(inputs))

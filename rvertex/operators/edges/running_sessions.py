@@ -85,7 +85,7 @@ class _Ends:
 
 
 class EdgeRunningSessionsOperator:
-    """See :class:`EdgeRunningSessions`."""
+    """The running operator of :class:`EdgeRunningSessions`."""
 
     def __init__(self, spec: EdgeRunningSessions, payload: pa.Schema) -> None:
         self._needed = gathering(spec.keys, spec.aggregates, payload)[1]

@@ -42,7 +42,7 @@ class EdgeSpread(SameColumns):
 
 
 class EdgeSpreadOperator:
-    """See :class:`EdgeSpread`."""
+    """The running operator of :class:`EdgeSpread`."""
 
     def __init__(self, payload: pa.Schema) -> None:
         self._instants = Instants([payload])

@@ -63,7 +63,7 @@ class EdgeWindows(Aggregates, Unbounded):
 
 
 class EdgeWindowsOperator:
-    """See :class:`EdgeWindows`."""
+    """The running operator of :class:`EdgeWindows`."""
 
     def __init__(self, spec: EdgeWindows, payload: pa.Schema) -> None:
         made = gathering(spec.keys, spec.aggregates, payload)

@@ -88,7 +88,7 @@ class AntiJoin(SameLifetimes):
 
 
 class AntiJoinOperator:
-    """See :class:`AntiJoin`."""
+    """The running operator of :class:`AntiJoin`."""
 
     def __init__(self, spec: AntiJoin, inputs: Sequence[pa.Schema]) -> None:
         self._spec = spec
@@ -104,7 +104,7 @@ class AntiJoinOperator:
         self._reset()
 
     def use_memory(self, memory: StateMemory) -> None:
-        """See :class:`rvertex.state.memory.SpillsState`."""
+        """Implement :class:`rvertex.state.memory.SpillsState`."""
         self._memory = memory
         self._reset()
 

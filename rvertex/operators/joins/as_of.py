@@ -117,7 +117,7 @@ class AsOfJoin(SameLifetimes):
 
 
 class AsOfJoinOperator:
-    """See :class:`AsOfJoin`."""
+    """The running operator of :class:`AsOfJoin`."""
 
     def __init__(self, spec: AsOfJoin, inputs: Sequence[pa.Schema]) -> None:
         self._spec = spec
@@ -132,7 +132,7 @@ class AsOfJoinOperator:
         self._reset()
 
     def use_memory(self, memory: StateMemory) -> None:
-        """See :class:`rvertex.state.memory.SpillsState`."""
+        """Implement :class:`rvertex.state.memory.SpillsState`."""
         self._memory = memory
         self._reset()
 

@@ -94,7 +94,7 @@ class ConditionalJoin(SameLifetimes):
 
 
 class ConditionalJoinOperator:
-    """See :class:`ConditionalJoin`."""
+    """The running operator of :class:`ConditionalJoin`."""
 
     def __init__(self, spec: ConditionalJoin, inputs: Sequence[pa.Schema]) -> None:
         left, right = inputs
@@ -117,7 +117,7 @@ class ConditionalJoinOperator:
         self._next = 0
 
     def use_memory(self, memory: StateMemory) -> None:
-        """See :class:`rvertex.state.memory.SpillsState`."""
+        """Implement :class:`rvertex.state.memory.SpillsState`."""
         give_memory(self._pairs, memory)
         give_memory(self._alone, memory)
 

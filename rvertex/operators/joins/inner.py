@@ -114,7 +114,7 @@ class Join:
         self._reset()
 
     def use_memory(self, memory: StateMemory) -> None:
-        """See :class:`rvertex.state.memory.SpillsState`."""
+        """Implement :class:`rvertex.state.memory.SpillsState`."""
         self._memory = memory
         self._reset()
 

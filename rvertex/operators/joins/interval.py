@@ -149,7 +149,7 @@ class IntervalJoin:
 
 
 class IntervalJoinOperator:
-    """See :class:`IntervalJoin`."""
+    """The running operator of :class:`IntervalJoin`."""
 
     def __init__(self, spec: IntervalJoin, inputs: Sequence[pa.Schema]) -> None:
         self._spec = spec
@@ -176,7 +176,7 @@ class IntervalJoinOperator:
         self._reset()
 
     def use_memory(self, memory: StateMemory) -> None:
-        """See :class:`rvertex.state.memory.SpillsState`."""
+        """Implement :class:`rvertex.state.memory.SpillsState`."""
         self._memory = memory
         give_memory(self._pairs, memory)
         self._reset()

@@ -79,7 +79,7 @@ class LeftJoin(SameLifetimes):
 
 
 class LeftJoinOperator:
-    """See :class:`LeftJoin`."""
+    """The running operator of :class:`LeftJoin`."""
 
     def __init__(self, matches: Operator, alone: AntiJoinOperator, schema: pa.Schema) -> None:
         self._matches, self._alone = matches, alone
@@ -87,7 +87,7 @@ class LeftJoinOperator:
         self._held = SortedRuns(schema)
 
     def use_memory(self, memory: StateMemory) -> None:
-        """See :class:`rvertex.state.memory.SpillsState`."""
+        """Implement :class:`rvertex.state.memory.SpillsState`."""
         give_memory(self._matches, memory)
         give_memory(self._alone, memory)
 

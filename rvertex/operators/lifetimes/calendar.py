@@ -81,7 +81,7 @@ class CalendarTimes:
 
 
 class CalendarOperator:
-    """See :class:`CalendarTimes`."""
+    """The running operator of :class:`CalendarTimes`."""
 
     def __init__(self, spec: CalendarTimes) -> None:
         self._periods = Periods(spec.calendar)

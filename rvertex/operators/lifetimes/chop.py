@@ -67,7 +67,7 @@ class Chop(SameColumns):
 
 
 class ChopOperator:
-    """See :class:`Chop`. Cell k is the time from split k to split k + 1."""
+    """The running operator of :class:`Chop`. Cell k is the time from split k to split k + 1."""
 
     def __init__(self, spec: Chop, schema: pa.Schema) -> None:
         self._period = spec.period_us

@@ -78,7 +78,7 @@ class Clip(ClipSpec):
 
 
 class ClipOperator:
-    """See :class:`Clip`."""
+    """The running operator of :class:`Clip`."""
 
     def __init__(self, spec: Clip, inputs: Sequence[pa.Schema]) -> None:
         self._spec = spec

@@ -70,7 +70,7 @@ class Clipping:
         batches = self.pending.load(table)
         codes = np.concatenate([np.empty(0, np.int64), *map(codes_of, batches)])
         waits = np.flatnonzero(codes >= 0)
-        # Events that a mark has ended join the chain, too; no later mark changes them.
+        # The chains also get events that a mark has already ended, which no later mark changes.
         self._chains.add(codes[waits], waits)
 
     def _cut_held(self, mark_codes: np.ndarray, marks: np.ndarray) -> None:

@@ -56,7 +56,7 @@ class PointAtEnd(SameColumns):
 
 
 class PointAtEndOperator:
-    """See :class:`PointAtEnd`."""
+    """The running operator of :class:`PointAtEnd`."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema

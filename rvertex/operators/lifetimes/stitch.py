@@ -77,7 +77,7 @@ class Stitch:
 
 
 class StitchOperator:
-    """See :class:`Stitch`."""
+    """The running operator of :class:`Stitch`."""
 
     def __init__(self, on: tuple[str, ...], payload: pa.Schema) -> None:
         self._on = on

@@ -80,7 +80,7 @@ class Deduplicate(SameLifetimes):
 
 
 class _Deduplicator:
-    """See :class:`Deduplicate`."""
+    """The running operator of :class:`Deduplicate`."""
 
     #: See :mod:`rvertex.state.unverified`.
     verified_when_read: ClassVar = frozenset({f"{LOG}keys"})
@@ -99,7 +99,7 @@ class _Deduplicator:
         self.use_memory(UNLIMITED)
 
     def use_memory(self, memory: StateMemory) -> None:
-        """See :class:`rvertex.state.memory.SpillsState`."""
+        """Implement :class:`rvertex.state.memory.SpillsState`."""
         self._holder = memory.holder()
         self._log = RowLog(self._logged, self._names, _UNTIL, self._holder)
 

@@ -33,7 +33,7 @@ class Limit(SameColumns, SameLifetimes):
 
 
 class _Limiter:
-    """See :class:`Limit`."""
+    """The running operator of :class:`Limit`."""
 
     def __init__(self, rows: int) -> None:
         #: Number of events that may still pass.

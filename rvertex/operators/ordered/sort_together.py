@@ -47,7 +47,7 @@ class SortTogether(SameColumns, SameLifetimes):
 
 
 class _Sorter:
-    """See :class:`SortTogether`."""
+    """The running operator of :class:`SortTogether`."""
 
     def __init__(self, spec: SortTogether, schema: pa.Schema) -> None:
         self._spec = spec

@@ -80,7 +80,7 @@ class Apply(SameLifetimes):
 
 
 class ApplyOperator(SkipsPoison):
-    """See :class:`Apply`."""
+    """The running operator of :class:`Apply`."""
 
     def __init__(self, spec: Apply, payload: pa.Schema) -> None:
         self._spec = spec

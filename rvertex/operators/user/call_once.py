@@ -95,7 +95,7 @@ class _Open:
 
 
 class CallOnceOperator(AskingOperator):
-    """See :class:`CallOnce`."""
+    """The running operator of :class:`CallOnce`."""
 
     def __init__(self, spec: CallOnce, payload: pa.Schema) -> None:
         super().__init__(spec, payload)

@@ -120,7 +120,7 @@ class KeyedProcessing:
 
 
 class KeyedProcessOperator(SkipsPoison):
-    """See :class:`KeyedProcessing`."""
+    """The running operator of :class:`KeyedProcessing`."""
 
     #: See :mod:`rvertex.state.unverified`.
     verified_when_read: ClassVar = frozenset({"keys", TIMES})
@@ -160,7 +160,7 @@ class KeyedProcessOperator(SkipsPoison):
         self._references = references(self._events.event), references(self._timer)
 
     def use_values(self, source: ValueSource, shell: ValueShell) -> None:
-        """See :class:`~rvertex.user_code.context.DrawsValues`."""
+        """Implement :class:`~rvertex.user_code.context.DrawsValues`."""
         self.context.use_values(source, shell)
 
     def process(self, ports: Sequence[Run]) -> Run:
@@ -206,7 +206,7 @@ class KeyedProcessOperator(SkipsPoison):
         return {"keys": pa.table(columns)}
 
     def use_memory(self, memory: StateMemory) -> None:
-        """See :class:`rvertex.state.memory.SpillsState`."""
+        """Implement :class:`rvertex.state.memory.SpillsState`."""
         self._state.use_memory(memory)
 
     def snapshot(self) -> OperatorState:

@@ -94,7 +94,7 @@ class _Step:
 
 
 class LookupOperator(AskingOperator):
-    """See :class:`Lookup`."""
+    """The running operator of :class:`Lookup`."""
 
     def __init__(self, spec: Lookup, payload: pa.Schema) -> None:
         super().__init__(spec, payload)

@@ -86,11 +86,11 @@ class AskingOperator(SkipsPoison):
         self._seq = 0
 
     def use_values(self, source: ValueSource, shell: ValueShell) -> None:
-        """See :class:`~rvertex.user_code.context.DrawsValues`."""
+        """Implement :class:`~rvertex.user_code.context.DrawsValues`."""
         self._source, self._shell = source, shell
 
     def call_counts(self) -> CallCounts:
-        """See :class:`~rvertex.user_code.context.CallsOutside`."""
+        """Implement :class:`~rvertex.user_code.context.CallsOutside`."""
         return self._open_calls().counts()
 
     def process(self, ports: Sequence[Run]) -> Run:
@@ -98,7 +98,7 @@ class AskingOperator(SkipsPoison):
         return whole(self.process_in_pieces(ports))
 
     def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run | None]:
-        """See :class:`~rvertex.operators.protocol.EmitsInPieces`."""
+        """Implement :class:`~rvertex.operators.protocol.EmitsInPieces`."""
         raise NotImplementedError
 
     def _counters(self) -> dict[str, Any]:

@@ -80,7 +80,7 @@ class UserOperator:
 
 
 class UserOperatorRunner(SkipsPoison):
-    """See :class:`UserOperator`."""
+    """The running operator of :class:`UserOperator`."""
 
     def __init__(self, spec: UserOperator, payload: pa.Schema) -> None:
         self._spec = spec
@@ -97,7 +97,7 @@ class UserOperatorRunner(SkipsPoison):
         self._frontier: int = MIN_TIME
 
     def use_values(self, source: ValueSource, shell: ValueShell) -> None:
-        """See :class:`~rvertex.user_code.context.DrawsValues`."""
+        """Implement :class:`~rvertex.user_code.context.DrawsValues`."""
         self._context.use_values(source, shell)
 
     def process(self, ports: Sequence[Run]) -> Run:

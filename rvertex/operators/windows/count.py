@@ -73,7 +73,7 @@ class _Counts:
     def assign(
         self, codes: np.ndarray, vs: np.ndarray, ve: np.ndarray, keys: int, log: WindowLog
     ) -> np.ndarray:
-        """See :class:`~rvertex.operators.windows.assigned.WindowAssigner`."""
+        """Implement :class:`~rvertex.operators.windows.assigned.WindowAssigner`."""
         window, filled = self._window.writable(keys), self._filled.writable(keys)
         order = np.argsort(codes, kind="stable")
         key = codes[order]

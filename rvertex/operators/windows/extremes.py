@@ -57,7 +57,7 @@ class Extremes(RowByRow):
 
 
 class _Extremes:
-    """See :class:`Extremes`."""
+    """The running operator of :class:`Extremes`."""
 
     def __init__(self, column: str, is_max: bool, payload: pa.Schema) -> None:
         self._column = column

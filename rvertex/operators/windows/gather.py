@@ -144,7 +144,7 @@ class WindowGather:
         self._last_cti: int | None = None
 
     def use_memory(self, memory: StateMemory) -> None:
-        """See :class:`rvertex.state.memory.SpillsState`."""
+        """Implement :class:`rvertex.state.memory.SpillsState`."""
         self._holder = memory.holder()
 
     def process(self, ports: Sequence[Run]) -> Run:

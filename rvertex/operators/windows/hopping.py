@@ -283,12 +283,12 @@ class TwoPhases:
         self._final = final
 
     def use_memory(self, memory: StateMemory) -> None:
-        """See :class:`rvertex.state.memory.SpillsState`."""
+        """Implement :class:`rvertex.state.memory.SpillsState`."""
         give_memory(self._partial, memory)
         give_memory(self._final, memory)
 
     def held_tables(self) -> dict[str, pa.Table]:
-        """See :class:`rvertex.operators.protocol.ShowsState`."""
+        """Implement :class:`rvertex.operators.protocol.ShowsState`."""
         (merged,) = held_tables(self._final).values()
         return {**held_tables(self._partial), "partial_rows": merged}
 
@@ -297,7 +297,7 @@ class TwoPhases:
         return whole(self.process_in_pieces(ports))
 
     def process_in_pieces(self, ports: Sequence[Run]) -> Iterator[Run | None]:
-        """See :class:`rvertex.operators.protocol.EmitsInPieces`."""
+        """Implement :class:`rvertex.operators.protocol.EmitsInPieces`."""
         return in_pieces([self._partial, self._final], ports)
 
     def snapshot(self) -> OperatorState:

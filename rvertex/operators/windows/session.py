@@ -218,7 +218,7 @@ class Sessions(SessionColumns):
     def assign(
         self, codes: np.ndarray, vs: np.ndarray, ve: np.ndarray, keys: int, log: WindowLog
     ) -> np.ndarray:
-        """See :class:`~rvertex.operators.windows.assigned.WindowAssigner`."""
+        """Implement :class:`~rvertex.operators.windows.assigned.WindowAssigner`."""
         window = self._window.writable(keys)
         starts = self._starts.follow(codes, vs, ve, keys, window >= 0)
         # Sessions are numbered in row order, hence by start.

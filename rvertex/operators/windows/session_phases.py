@@ -66,7 +66,7 @@ class PartialSession:
         return lanes_schema(self.keys, self.aggregates, inputs)
 
     def is_order_free(self, payload: pa.Schema) -> bool:
-        """See :meth:`rvertex.operators.windows.hopping.PartialAggregate.is_order_free`."""
+        """Implement :meth:`rvertex.operators.windows.hopping.PartialAggregate.is_order_free`."""
         return is_order_free(self.aggregates, payload)
 
     def horizon_us(self, durations: Durations) -> int | None:

@@ -44,7 +44,7 @@ class KafkaWriter:
         self._partition = 0
 
     def close(self) -> None:
-        """See the protocol."""
+        """Implement :class:`.protocol.Destination`."""
         self._leave()
         if self._group is not None:
             self._group.close()
@@ -73,7 +73,7 @@ class KafkaHeaders(KafkaWriter):
         self._pending: list[dict[str, Any]] = []
 
     def open(self, epoch: int) -> DeliveryProgress | None:
-        """See the protocol."""
+        """Implement :class:`.protocol.Destination`."""
         self._leave()
         self._epoch, self._failure = epoch, None
         self._link.begin(epoch)
@@ -103,7 +103,7 @@ class KafkaHeaders(KafkaWriter):
         return kept.progress
 
     def write(self, rows: DeliveredRows) -> None:
-        """See the protocol; nothing is sent before the commit."""
+        """Implement :class:`.protocol.Destination`; nothing is sent before the commit."""
         self._link.add_items(rows)
         stream = self._place.stream.encode()
         for value, key, seq, _ in self._records.of(rows):
@@ -114,7 +114,7 @@ class KafkaHeaders(KafkaWriter):
             self._pending.append({"value": value, "headers": headers, **place})
 
     def commit(self, progress: DeliveryProgress) -> None:
-        """See the protocol."""
+        """Implement :class:`.protocol.Destination`."""
         assert self._producer is not None
         assert self._group is not None
         self._refuse_if_older(self._group.read())

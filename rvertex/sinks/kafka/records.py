@@ -40,7 +40,7 @@ class RecordEncoder:
     """Encodes the records of one delivery."""
 
     def __init__(self, sink: KafkaSink, schema: pa.Schema, end: str | None = None) -> None:
-        """Encode rows of ``schema``. ``end``: the column with ends that a later item sets.
+        """Encode rows of ``schema``. ``end``: the column with row ends that may arrive later.
 
         Raises:
             InvalidSinkError: the format has no type for a column.

@@ -37,7 +37,7 @@ class KafkaTransactions(KafkaWriter):
         self._is_begun = False
 
     def open(self, epoch: int) -> DeliveryProgress | None:
-        """See the protocol."""
+        """Implement :class:`.protocol.Destination`."""
         self._leave()
         self._epoch = epoch
         self._link.begin(epoch)
@@ -67,7 +67,7 @@ class KafkaTransactions(KafkaWriter):
         return kept.progress
 
     def write(self, rows: DeliveredRows) -> None:
-        """See the protocol."""
+        """Implement :class:`.protocol.Destination`."""
         assert self._producer is not None
         self._begin()
         self._link.add_items(rows)
@@ -89,7 +89,7 @@ class KafkaTransactions(KafkaWriter):
         self._link.poll(self._producer, 0)
 
     def commit(self, progress: DeliveryProgress) -> None:
-        """See the protocol."""
+        """Implement :class:`.protocol.Destination`."""
         self._commit(progress)
 
     def _begin(self) -> None:
@@ -136,11 +136,11 @@ class KafkaTransactions(KafkaWriter):
         if producer is None:
             return
         if was_begun:
-            with contextlib.suppress(KafkaException):  # the successor's start would end it, too
+            with contextlib.suppress(KafkaException):  # else the next start ends it
                 producer.abort_transaction(client.ABORT_WAIT_S)
         producer.purge()
 
 
 def open_destination(spec: KafkaSink, place: DeliveryPlace) -> KafkaHeaders | KafkaTransactions:
-    """See :attr:`rvertex.sinks.spec.SinkSpec.home`."""
+    """Open the destination, as :attr:`rvertex.sinks.spec.SinkSpec.home` requires."""
     return (KafkaHeaders if spec.mode == "headers" else KafkaTransactions)(spec, place)

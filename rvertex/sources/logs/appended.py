@@ -54,7 +54,7 @@ class AppendedRows:
             raise SourceVanishedError(spec.path, first_line(error)) from error
 
     def read_next(self, rows_max: int) -> LogRows | None:
-        """See RowReader."""
+        """Implement RowReader."""
         path = self._spec.path
         try:
             items = self._rows.read_next(rows_max)
@@ -83,7 +83,7 @@ class AppendedRows:
         return LogRows(positions[is_good], good, items.next_seq, self._dead(items, rows, faults))
 
     def close(self) -> None:
-        """See RowReader."""
+        """Implement RowReader."""
         self._rows.close()
 
     def _dead(

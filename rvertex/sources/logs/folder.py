@@ -98,7 +98,7 @@ class Scan:
 
 
 class FolderLog:
-    """See :class:`rvertex.sources.logs.protocol.LogReader` and ``FileLog``."""
+    """Implements :class:`rvertex.sources.logs.protocol.LogReader` and ``FileLog``."""
 
     log_partitions = 0
     wait_s: float | None = None
@@ -141,7 +141,7 @@ class FolderLog:
     # ---- files
 
     def found(self) -> Sequence[FoundFile]:
-        """See FileLog."""
+        """Implement FileLog."""
         self._scan()
         files: list[FoundFile] = []
         next_number = [len(p.files) for p in self._partitions]
@@ -155,7 +155,7 @@ class FolderLog:
         return files
 
     def enter(self, entries: Sequence[LogEntry]) -> None:
-        """See FileLog."""
+        """Implement FileLog."""
         for entry in entries:
             partition = self._partitions[entry.partition]
             assert entry.position == partition.end, (entry, partition.end)
@@ -241,7 +241,7 @@ class FolderLog:
     # ---- rows
 
     def read(self, partition: int, rows_max: int) -> LogRows | None:
-        """See LogReader."""
+        """Implement LogReader."""
         state = self._partitions[partition]
         gap = None
         if state.ahead is None and state.reading is not None and state.reading.done():
@@ -326,7 +326,7 @@ class FolderLog:
         return state.reader.read_next(AHEAD_ROWS)
 
     def end(self, partition: int) -> LogEnd | None:
-        """See LogReader."""
+        """Implement LogReader."""
         state = self._partitions[partition]
         if (
             not self._has_scanned
@@ -338,7 +338,7 @@ class FolderLog:
         return LogEnd(state.end, self._last_scan_s)
 
     def closing_position(self, partition: int, since_s: float) -> int | None:
-        """See LogReader.
+        """Implement LogReader.
 
         Returns the end of the added files, which each instance reads in the journal.
 
@@ -348,24 +348,24 @@ class FolderLog:
         return self._partitions[partition].end
 
     def skip_to(self, partition: int, position: int) -> None:
-        """See LogReader."""
+        """Implement LogReader."""
         state = self._partitions[partition]
         assert state.reading is None, "a file is skipped once reading it has failed"
         self._close_reader(state)
         state.ahead, state.read_to = None, position
 
     def lag(self, partition: int) -> int | None:
-        """See LogReader. The lag is known only if all rows were read."""
+        """Implement LogReader. The lag is known only if all rows were read."""
         state = self._partitions[partition]
         return 0 if self._has_scanned and state.next_position >= state.end else None
 
     @property
     def waiting(self) -> str:
-        """See LogReader."""
+        """Implement LogReader."""
         return self._trouble
 
     def close(self) -> None:
-        """See LogReader. A file that is being read is closed after the read."""
+        """Implement LogReader. A file that is being read is closed after the read."""
         self._is_closed = True
         for state in self._partitions:
             if state.reading is None:

@@ -44,34 +44,34 @@ class PolledLog:
         self._partitions = partitions
 
     def read(self, partition: int, rows_max: int) -> LogRows | None:
-        """See LogReader."""
+        """Implement LogReader."""
         return self._partitions[partition].read(rows_max)
 
     def end(self, partition: int) -> LogEnd | None:
-        """See LogReader."""
+        """Implement LogReader."""
         return self._partitions[partition].end
 
     def closing_position(self, partition: int, since_s: float) -> int | None:
-        """See LogReader. Returns the position at which a read found no more rows."""
+        """Implement LogReader. Returns the position at which a read found no more rows."""
         end = self.end(partition)
         return end.position if end is not None and end.reported_s >= since_s else None
 
     def skip_to(self, partition: int, position: int) -> None:
-        """See LogReader."""
+        """Implement LogReader."""
         self._partitions[partition].skip_to(position)
 
     def lag(self, partition: int) -> int | None:
-        """See LogReader."""
+        """Implement LogReader."""
         return 0 if self.end(partition) is not None else None
 
     @property
     def wait_s(self) -> float | None:
-        """See LogReader."""
+        """Implement LogReader."""
         waits = [w for partition in self._partitions if (w := partition.wait_s) is not None]
         return min(waits, default=None)
 
     def close(self) -> None:
-        """See LogReader."""
+        """Implement LogReader."""
         for partition in self._partitions:
             partition.close()
 
@@ -104,7 +104,7 @@ class PolledPartition:
         self._is_closed = False
 
     def read(self, rows_max: int) -> LogRows | None:
-        """See LogReader."""
+        """Implement LogReader."""
         if self._ahead is None and self._reading is not None and self._reading.done():
             reading, self._reading = self._reading, None
             self._take(reading.result())
@@ -120,7 +120,7 @@ class PolledPartition:
 
     @property
     def end(self) -> LogEnd | None:
-        """See LogReader."""
+        """Implement LogReader."""
         return None if self._ahead is not None else self._end
 
     @property
@@ -130,7 +130,7 @@ class PolledPartition:
         return left_s if left_s > 0 else None
 
     def skip_to(self, position: int) -> None:
-        """See LogReader."""
+        """Implement LogReader."""
         assert self._reading is None, "rows are skipped only after reading them has failed"
         self._close_rows()
         self._ahead, self._position = None, position

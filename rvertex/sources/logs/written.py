@@ -102,7 +102,7 @@ class WrittenItems:
         self._items = open_reader(unit.path, position, columns=spec.columns.names)
 
     def read_next(self, rows_max: int) -> LogRows | None:
-        """See RowReader."""
+        """Implement RowReader."""
         path = self._unit.path
         try:
             items = self._items.read_next(rows_max)
@@ -134,5 +134,5 @@ class WrittenItems:
                 raise AddedStreamsError(path, now, then)
 
     def close(self) -> None:
-        """See RowReader."""
+        """Implement RowReader."""
         self._items.close()

@@ -72,7 +72,7 @@ def java_format(written: str, codes: dict[str, str] = _JAVA) -> str:
 
 
 def java_formatted(time: Expr, written: str) -> Expr:
-    """Format a time, as in ``yyyy-MM-dd HH:mm:ss.SSS``; ``d`` has no zero in front."""
+    """Format a time by a Java pattern such as ``yyyy-MM-dd HH:mm:ss.SSS``; ``d`` adds no zero."""
     parts: list[Expr] = []
     plain = ""
     for match in _JAVA_PART.finditer(written):

@@ -57,7 +57,7 @@ class EdgeChop(SameColumns, Unbounded):
 
 
 class EdgeChopOperator:
-    """See :class:`EdgeChop`."""
+    """The running operator of :class:`EdgeChop`."""
 
     def __init__(self, spec: EdgeChop, payload: pa.Schema) -> None:
         self._period, self._offset = spec.period_us, spec.offset_us % spec.period_us

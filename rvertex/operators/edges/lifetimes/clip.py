@@ -52,7 +52,7 @@ class EdgeClip(ClipSpec):
 
 
 class EdgeClipOperator:
-    """See :class:`EdgeClip`."""
+    """The running operator of :class:`EdgeClip`."""
 
     def __init__(self, spec: EdgeClip, inputs: Sequence[pa.Schema]) -> None:
         self._spec = spec

@@ -46,7 +46,7 @@ class EdgeExtend(SameColumns):
 
 
 class EdgeExtendOperator:
-    """See :class:`EdgeExtend`."""
+    """The running operator of :class:`EdgeExtend`."""
 
     def __init__(self, by: int | str, schema: pa.Schema) -> None:
         self._by = by

@@ -114,7 +114,7 @@ class MatchRows(MatchParts):
 
 
 class MatchOperator:
-    """See :class:`MatchRows`."""
+    """The running operator of :class:`MatchRows`."""
 
     def __init__(self, spec: MatchRows, payload: pa.Schema, output: pa.Schema) -> None:
         self._spec = spec

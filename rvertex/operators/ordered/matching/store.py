@@ -64,7 +64,7 @@ class RowStore:
 
     @property
     def is_crowded(self) -> bool:
-        """Return whether enough rows were added since the last :meth:`keep` for another call."""
+        """Return whether many rows were added since :meth:`keep`, so it should be called again."""
         return len(self._numbers) > 2 * self._kept + _ROWS_MIN
 
     def keep(self, kept: np.ndarray) -> None:

@@ -76,7 +76,7 @@ class PaneAggregate:
         self._holder = UNLIMITED.holder()
 
     def use_memory(self, memory: StateMemory) -> None:
-        """See :class:`rvertex.state.memory.SpillsState`."""
+        """Implement :class:`rvertex.state.memory.SpillsState`."""
         self._holder = memory.holder()
 
     def process(self, ports: Sequence[Run]) -> Run:

@@ -97,7 +97,7 @@ class RunningSessionAggregate(OverSessions):
 
 
 class _Running:
-    """See :class:`RunningAggregate` and :class:`RunningSessionAggregate`."""
+    """The running operator of :class:`RunningAggregate` and :class:`RunningSessionAggregate`."""
 
     def __init__(
         self, spec: RunningAggregate | RunningSessionAggregate, payload: pa.Schema, steps: Steps

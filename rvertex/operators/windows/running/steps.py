@@ -75,7 +75,7 @@ class Endless:
     def number(
         self, code: np.ndarray, time: np.ndarray, ve: np.ndarray, keys: int, log: WindowLog
     ) -> Numbered:
-        """See :class:`Steps`."""
+        """Implement :class:`Steps`."""
         by_key = np.lexsort((time, code))
         window = self._window.writable(keys)
         new = log.add(time)
@@ -91,14 +91,14 @@ class Endless:
         return Numbered(np.zeros(len(code), bool), code)
 
     def needed(self, promise: int) -> np.ndarray | None:
-        """See :class:`Steps`: every key is needed."""
+        """Implement :class:`Steps`: every key is needed."""
         return None
 
     def keep(self, codes: np.ndarray) -> None:
         raise AssertionError("keys are never dropped here")
 
     def going_on(self) -> np.ndarray | None:
-        """See :class:`Steps`."""
+        """Implement :class:`Steps`."""
         return None
 
     def save(self) -> pa.Table:
@@ -119,7 +119,7 @@ class OfSessions(SessionColumns):
     def number(
         self, code: np.ndarray, time: np.ndarray, ve: np.ndarray, keys: int, log: WindowLog
     ) -> Numbered:
-        """See :class:`Steps`."""
+        """Implement :class:`Steps`."""
         window, session = self._window.writable(keys), self._session.writable(keys)
         starts = self._starts.follow(code, time, ve, keys, window >= 0)
         step, belongs = np.empty(len(starts.key), np.int64), np.full(len(starts.key), -1)
@@ -145,7 +145,7 @@ class OfSessions(SessionColumns):
         return Numbered(begins, of_step)
 
     def going_on(self) -> np.ndarray | None:
-        """See :class:`Steps`. Returns the last session of each key."""
+        """Implement :class:`Steps`. Returns the last session of each key."""
         return self._session.read()
 
     @property

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class UnitReader(Protocol):
-    """Reads whole units of one format.
+    """Reads complete units (files or parts of files) of one format.
 
     Reading a unit again gives the same rows in the same order.
     """

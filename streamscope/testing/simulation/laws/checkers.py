@@ -175,7 +175,7 @@ class Checkers:
                 state_schema=self._schemas[vertex],
                 fetch=lambda parts: [self.blobs.get(HOME + part) for part in parts],
             ).snapshot
-        except CorruptCheckpointError:  # a fenced instance wrote it, whose parts were deleted
+        except CorruptCheckpointError:  # a replaced instance's, without parts
             return
         # Instances of a live source may read its partitions in different orders.
         inputs = () if vertex in self._live else snapshot.inputs

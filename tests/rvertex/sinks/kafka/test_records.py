@@ -43,7 +43,7 @@ def encoded(rows: DeliveredRows, end: str | None = None, **given: Any) -> list[R
 
 
 def test_an_upsert_keeps_one_value_for_each_key() -> None:
-    """If the key gets another row at the instant of the end, there is no tombstone."""
+    """If a key's row ends and its next row begins at the same instant, no tombstone is sent."""
     found = encoded(delivered(CHANGES), "until", upsert=True, key=("k",))
     shown = [(r.key, None if r.value is None else json.loads(r.value)["v"], r.seq) for r in found]
     assert shown == [(b"b", None, 11), (b"a", 2, 12), (b"c", 3, 13), (b"a", None, 14)]

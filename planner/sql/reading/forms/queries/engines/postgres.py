@@ -6,7 +6,7 @@ from functools import reduce
 
 from sqlglot import exp
 
-#: Operators that templates define: the template's name, and the operands in its order.
+#: For each operator, the template that replaces it, and the operands in the template's order.
 _CALLED: dict[type[exp.Expr], tuple[str, tuple[str, str]]] = {
     exp.ArrayOverlaps: ("ARRAYS_OVERLAP", ("this", "expression")),
     exp.ArrayContainedBy: ("@CONTAINED", ("expression", "this")),
