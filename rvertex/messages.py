@@ -210,6 +210,8 @@ class CheckpointTaken:
     asked: bool
     #: Bytes of the whole state; ``size_bytes``: of new files only. 0: older release.
     state_bytes: int = field(default=0, repr=False)
+    #: Whether it answers a ``TakeCheckpoint`` with ``whole``.
+    is_whole: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +310,8 @@ class TakeCheckpoint:
     The host replies with a ``CheckpointTaken`` with ``asked``, for a checkpoint that was started
     later. ``holds``: stop reading; a vertex without a source first reads its channels up to
     ``inputs``. The snapshot then contains the whole state, even if the vertex recovers by replay.
+    ``whole``: for a savepoint of a running job. The snapshot contains the whole state, and all
+    output before it is durable, also of volatile streams.
     """
 
     host: str
@@ -315,6 +319,7 @@ class TakeCheckpoint:
     epoch: int
     holds: bool = False
     inputs: tuple[int, ...] = ()
+    whole: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ from jobmanager.state.messages import (
     OutputWhole,
     Record,
     Refuse,
+    SavepointEnded,
     StartHost,
     Tell,
     Tick,
@@ -148,6 +149,11 @@ class Driver(Requests):
     def stops_at_end(self) -> bool:
         """Whether the job stops by itself after the last row that its inputs have now."""
         return self._config.at_end == "stop"
+
+    def end_save(self) -> None:
+        """Release what :meth:`save` protects, except files that a savepoint names."""
+        self._keeper.note_savepoint()
+        self._notices.put(SavepointEnded())
 
     def keep_processes(self) -> None:
         """If the job stops, let the processes of its hosts wait for other hosts."""

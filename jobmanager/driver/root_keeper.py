@@ -62,8 +62,7 @@ class RootKeeper:
         self._config, self._clock = config, clock
         #: Files to delete. The notices that made them obsolete are durable.
         self._obsolete: deque[str] = deque()
-        #: Files that savepoints name; None: not read yet. They are read once, because no savepoint
-        #: is taken while this job manager works.
+        #: Files that savepoints name; None: not read since the last savepoint.
         self._saved: frozenset[str] | None = None
         self.leftovers_wait_s = LEFTOVERS_WAIT_S
         #: Per vertex, which instances are dead and may have left files; and when to delete these
@@ -101,6 +100,10 @@ class RootKeeper:
         if not self._leftovers:
             self._leftovers_s = self._clock.monotonic_s() + self.leftovers_wait_s
         self._leftovers[leftovers.vertex] = leftovers
+
+    def note_savepoint(self) -> None:
+        """A savepoint was taken: read again which files must stay."""
+        self._saved = None
 
     def delete_obsolete(self) -> None:
         """Delete obsolete files, except files of savepoints. Failed deletions are tried again."""

@@ -14,6 +14,7 @@ from jobmanager.state.messages import (
     FinishRequested,
     OutputObsolete,
     Record,
+    SavepointRequested,
     StartHost,
     StopRequested,
     Tell,
@@ -67,6 +68,10 @@ class Requests:
     def stop(self) -> None:
         """Request the job to stop and keep its state. Safe from any thread."""
         self._notices.put(StopRequested())
+
+    def save(self) -> None:
+        """Request checkpoints for a savepoint, while the job runs. Safe from any thread."""
+        self._notices.put(SavepointRequested())
 
     def collect_output(self, marks: tuple[Mark, ...]) -> None:
         """Allow to delete output items below these marks. Safe from any thread."""

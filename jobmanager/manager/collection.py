@@ -16,7 +16,7 @@ import operator
 from typing import TYPE_CHECKING
 
 from jobmanager.config import KEEP_ALL
-from jobmanager.manager import instances, live
+from jobmanager.manager import instances, live, saving
 from jobmanager.manager.joining import answered
 from jobmanager.state.job_state import US_PER_S
 from jobmanager.state.low_water_marks import LowWaterMarks, low_water_marks
@@ -73,7 +73,9 @@ def release_volatile(job: JobState, vertices: Iterable[str]) -> None:
     marks: dict[str, int] = {}
     for shape in (job.topology.vertices[v] for v in vertices if v in job.topology.vertices):
         for stream in (*shape.inputs, *shape.outputs):
-            if not stream.is_durable and stream.reader is not None:
+            is_volatile = not stream.is_durable and stream.reader is not None
+            if is_volatile and not saving.is_frozen(job, stream):
+                assert stream.reader is not None
                 marks[stream.id] = job.held(stream.reader.vertex, stream.reader.index)
     _send_marks(job, marks)
 
@@ -117,6 +119,7 @@ def checkpoint_taken(job: JobState, notice: CheckpointTaken) -> None:
         _delete(job, vertex, [notice.name])
     elif notice.asked:
         answered(job, vertex, notice.epoch, ref)
+    saving.note(job, notice, ref)
     collect_now_and_then(job)
 
 
@@ -164,6 +167,12 @@ def collect_durable(job: JobState) -> None:
     _send_marks(job, marks)
 
 
+def savepoint_ended(job: JobState) -> None:
+    """Protect no checkpoints of a savepoint any more. The next checkpoint collects them."""
+    job.saving = None
+    release_volatile(job, job.vertices)
+
+
 def _low_water_marks(job: JobState) -> LowWaterMarks:
     return low_water_marks(
         job.topology,
@@ -183,14 +192,16 @@ def _passed(job: JobState, vertex: str) -> tuple[int, ...]:
 def _held(job: JobState, vertex: str, needed: CheckpointRef) -> CheckpointRef:
     """Return the checkpoint to keep: ``needed``, or an older one.
 
-    An older one is kept by retention, or because an instance will load it.
+    An older one is kept by retention, for a savepoint, or because an instance will load it.
     """
     retain_us = job.retain_us
     age_us = job.checkpointed_us if retain_us == KEEP_ALL else retain_us
     before_us = job.checkpointed_us - age_us if retain_us else None
     rows = job.vertices[vertex].instances
-    loading = [i.checkpoint for i in rows if i.state in ("waiting", "starting")]
-    return job.tracker.held(vertex, needed, before_us=before_us, names=loading)
+    names = [i.checkpoint for i in rows if i.state in ("waiting", "starting")]
+    if job.saving is not None and vertex in job.saving.names:
+        names.append(job.saving.names[vertex])
+    return job.tracker.held(vertex, needed, before_us=before_us, names=names)
 
 
 def kept_marks(job: JobState) -> dict[str, int | None]:

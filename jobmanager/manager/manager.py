@@ -24,6 +24,7 @@ from jobmanager.manager import (
     joining,
     live,
     memory,
+    saving,
     stopping,
     takeover,
 )
@@ -45,6 +46,8 @@ from jobmanager.state.messages import (
     PartitionsAdded,
     Record,
     RestartDue,
+    SavepointEnded,
+    SavepointRequested,
     StateCopied,
     StopRequested,
     StragglerFound,
@@ -211,6 +214,10 @@ class JobManager:
                 live.end_sources(job)
             case StopRequested():
                 stopping.stop_requested(job)
+            case SavepointRequested():
+                saving.begin(job)
+            case SavepointEnded():
+                collection.savepoint_ended(job)
             case DrainRequested() | StragglerFound() | TwinLevel() | RestartDue():
                 self._own_finding(notice)
             case _:
@@ -276,4 +283,5 @@ class JobManager:
         if (request := live.request_at_end(job)) is not None:
             job.out.append(Feed(request))
         joining.ask_again(job)
+        saving.ask(job)
         self._stragglers.find(job)

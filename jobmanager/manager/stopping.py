@@ -34,7 +34,7 @@ def stop_requested(job: JobState) -> None:
     """Begin to stop the job. A repeated request changes nothing."""
     if job.state == STOPPING:
         return
-    job.state = STOPPING
+    job.state, job.saving = STOPPING, None
     job.stop_us = job.answered_us = job.now_us
     job.unanswered = {v.shape.id: 0 for v in job.vertices.values() if not v.is_finished}
     ask(job)
@@ -46,15 +46,10 @@ def ask(job: JobState) -> None:
         return
     for name, epoch in job.unanswered.items():
         if job.instance(name, epoch) is None and _is_due(job, name):
-            instance = _furthest(job, name)
+            instance = job.furthest(name)
             if instance is not None:
                 job.unanswered[name] = instance.epoch
                 _hold(job, name, instance)
-
-
-def _furthest(job: JobState, name: str) -> InstanceState | None:
-    running = [i for i in job.vertices[name].instances if job.is_running(i)]
-    return max(running, key=lambda i: i.position, default=None)
 
 
 def _have_caught_up(job: JobState) -> bool:
@@ -66,7 +61,7 @@ def _have_caught_up(job: JobState) -> bool:
     for name, epoch in job.unanswered.items():
         if job.instance(name, epoch) is not None:
             continue
-        instance, vertex = _furthest(job, name), job.vertices[name]
+        instance, vertex = job.furthest(name), job.vertices[name]
         if instance is None:
             return False
         known = [job.tracker.newest(name).outputs, vertex.durable]

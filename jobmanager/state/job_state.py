@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobmanager.state.messages import EndJob, Tell
-from jobmanager.state.records import HostState, InstanceState, VertexState
+from jobmanager.state.records import HostState, InstanceState, Saving, VertexState
 from jobmanager.state.tracker import SnapshotTracker
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ class JobState:
         #: with a missing checkpoint, the epoch of the requested instance; 0: not requested yet.
         self.stop_us = self.answered_us = 0
         self.unanswered: dict[str, int] = {}
+        #: The savepoint that is being taken while the job runs; None: there is none.
+        self.saving: Saving | None = None
         self.out: list[Instruction] = []
 
     @property
@@ -169,6 +171,11 @@ class JobState:
     def is_running(self, instance: InstanceState) -> bool:
         """Return whether the instance is live and its state is "running"."""
         return instance.state == "running" and self.is_live(instance)
+
+    def furthest(self, vertex: str) -> InstanceState | None:
+        """Return the running instance of a vertex that has read most; None if none runs."""
+        running = [i for i in self.vertices[vertex].instances if self.is_running(i)]
+        return max(running, key=lambda i: i.position, default=None)
 
     def live(self, vertex: str) -> list[InstanceState]:
         """Return the instances of a vertex on living hosts."""

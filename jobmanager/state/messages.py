@@ -2,7 +2,7 @@
 
 Notices (past tense) are the only way into :class:`jobmanager.manager.manager.JobManager`,
 instructions (imperative) the only way out. All notices but ``Progress``, ``HostBusy``,
-``OutputObsolete`` and ``Tick`` are logged.
+``OutputObsolete``, ``SavepointRequested``, ``SavepointEnded`` and ``Tick`` are logged.
 """
 
 from __future__ import annotations
@@ -65,6 +65,16 @@ class FinishRequested:
 @dataclass(frozen=True, slots=True)
 class StopRequested:
     """A user requested the job to stop and keep its state."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointRequested:
+    """A user requested a savepoint, and the job must not stop for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavepointEnded:
+    """The savepoint is complete or given up, so its checkpoints need no protection any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +295,8 @@ ShellNotice = (
     | CancelRequested
     | FinishRequested
     | StopRequested
+    | SavepointRequested
+    | SavepointEnded
     | DrainRequested
     | PartitionsAdded
     | StragglerFound
@@ -324,4 +336,5 @@ LOG_CODEC: MessageCodec[Notice] = MessageCodec(
 
 def is_logged(notice: Notice) -> bool:
     """Return whether a job manager that takes over must see this notice."""
-    return not isinstance(notice, Progress | HostBusy | OutputObsolete | Tick)
+    short_lived = Progress | HostBusy | OutputObsolete | SavepointRequested | SavepointEnded | Tick
+    return not isinstance(notice, short_lived)

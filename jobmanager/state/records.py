@@ -177,6 +177,17 @@ class Join:
 
 
 @dataclass(slots=True)
+class Saving:
+    """A savepoint that is being taken while the job runs."""
+
+    #: When the job manager began, us UTC.
+    since_us: int
+    #: Per vertex, the epoch of the instance with a request; and its checkpoint in the savepoint.
+    asked: dict[str, int] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class VertexState:
     """The instances of a vertex, and the facts that remain when instances end."""
 

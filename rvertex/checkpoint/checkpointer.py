@@ -123,6 +123,7 @@ class _Pending:
     name: str
     snapshot: Snapshot
     is_requested: bool
+    is_whole: bool
     taken_us: int
     written: Future[WrittenCheckpoint]
     attached_files: tuple[str, ...]
@@ -137,14 +138,18 @@ class Checkpointer:
         epoch: int,
         env: CheckpointContext,
         *,
-        get_snapshot: Callable[[], Snapshot],
-        is_durable: Callable[[tuple[int, ...], bool], bool],
+        get_snapshot: Callable[[bool], Snapshot],
+        is_durable: Callable[[tuple[int, ...], bool, bool], bool],
         slot: CheckpointSlot,
         loaded: LoadedCheckpoint | None,
         positions: tuple[int, ...],
         attached_files: AttachedFiles | None = None,
     ) -> None:
-        """Continue after the checkpoint ``loaded``; ``positions`` have been consumed since."""
+        """Continue after the checkpoint ``loaded``; ``positions`` have been consumed since.
+
+        ``get_snapshot``: called with whether it must contain the whole state. ``is_durable``: with
+        output seqs, whether to flush now, and whether it means volatile streams, too.
+        """
         self._spec, self._epoch, self._env = spec, epoch, env
         self._get_snapshot, self._is_durable = get_snapshot, is_durable
         self._folder = f"checkpoints/{spec.id}"
@@ -160,15 +165,15 @@ class Checkpointer:
         self._input_bytes = 0
         self._count = self._failures = 0
         self._last_positions = positions
-        self._is_requested = self._is_closed = False
+        self._is_requested = self._is_whole = self._is_closed = False
         #: Whether only requests start a checkpoint: any other one would delay the last one of a
         #: job.
         self.only_requested = False
         self._pending: _Pending | None = None
 
-    def request(self) -> None:
-        """Take a checkpoint as soon as no other is in progress."""
-        self._is_requested = True
+    def request(self, *, whole: bool = False) -> None:
+        """Take a checkpoint as soon as no other is in progress. ``whole``: for a savepoint."""
+        self._is_requested, self._is_whole = True, self._is_whole or whole
 
     def note_input(self, nbytes: int) -> None:
         """Add ``nbytes`` to the input since the last checkpoint."""
@@ -200,7 +205,7 @@ class Checkpointer:
         return interval_s is not None and waited_s >= interval_s * self._wait
 
     def _start(self) -> None:
-        snapshot = self._get_snapshot()
+        snapshot = self._get_snapshot(self._is_whole)
         self._taken_s, self._input_bytes = self._env.clock.monotonic_s(), 0
         self._count += 1
         name = checkpoint_path(self._folder, self._epoch, self._count)
@@ -208,11 +213,11 @@ class Checkpointer:
         now_us = self._env.clock.now_us()
         others = () if self._attached_files is None else self._attached_files.names()
         self._pending = _Pending(
-            name, snapshot, self._is_requested, now_us, self._run(steps), others
+            name, snapshot, self._is_requested, self._is_whole, now_us, self._run(steps), others
         )
         if self._is_requested:  # flush the outputs while the checkpoint is uploaded
-            self._is_durable(snapshot.outputs, True)
-        self._is_requested = False
+            self._is_durable(snapshot.outputs, True, self._is_whole)
+        self._is_requested = self._is_whole = False
 
     def _run(self, steps: Generator[None, None, WrittenCheckpoint]) -> Future[WrittenCheckpoint]:
         """Run the steps as separate background tasks, so that other tasks run in between."""
@@ -246,7 +251,9 @@ class Checkpointer:
         error = pending.written.exception()
         if error is not None:
             self._fail(pending, error)
-        elif self._is_durable(pending.snapshot.outputs, pending.is_requested or self._is_requested):
+        elif self._is_durable(
+            pending.snapshot.outputs, pending.is_requested or self._is_requested, pending.is_whole
+        ):
             self._pending, self._failures = None, 0
             self._last_positions, self._wait = pending.snapshot.inputs, self._slots
             self._announce(pending, pending.written.result())
@@ -255,6 +262,7 @@ class Checkpointer:
         """Record a failure. The next checkpoint retries; the vertex's state is not affected."""
         self._pending = None
         self._is_requested = self._is_requested or pending.is_requested
+        self._is_whole = self._is_whole or pending.is_whole
         self._failures += 1
         if self._failures > FAILURES_MAX or not isinstance(error, OperatingError):
             raise error
@@ -276,6 +284,7 @@ class Checkpointer:
                 taken_us=pending.taken_us,
                 asked=pending.is_requested,
                 state_bytes=written.size_bytes,
+                is_whole=pending.is_whole,
             )
         )
 

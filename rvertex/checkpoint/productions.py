@@ -82,7 +82,7 @@ class Productions:
         history: History,
         *,
         get_snapshot: Callable[[], Snapshot],
-        is_durable: Callable[[tuple[int, ...], bool], bool],
+        is_durable: Callable[[tuple[int, ...], bool, bool], bool],
     ) -> None:
         self._spec, self._env, self._epoch = spec, env, epoch
         self._get_snapshot, self._is_durable = get_snapshot, is_durable
@@ -118,8 +118,9 @@ class Productions:
     #: See :class:`Checkpointer`. It has no effect here, since an announcement takes no time.
     only_requested = False
 
-    def request(self) -> None:
-        """Announce the next entry as a checkpoint."""
+    def request(self, *, whole: bool = False) -> None:
+        """Announce the next entry as a checkpoint. ``whole`` has no effect."""
+        del whole
         self._is_requested = True
 
     def note_input(self, nbytes: int) -> None:
@@ -134,7 +135,7 @@ class Productions:
         if not self._announcing and self._since and (self._is_requested or self._is_due()):
             self._begin()
         if self._announcing and self._is_durable(
-            self._since[self._announcing - 1].outputs, self._is_requested
+            self._since[self._announcing - 1].outputs, self._is_requested, False
         ):
             self._announce()
 

@@ -112,7 +112,9 @@ class VertexRunner:
             self.spec,
             epoch,
             self._env,
-            get_snapshot=lambda: v.get_snapshot(whole=self.last_checkpoint.is_requested),
+            get_snapshot=lambda whole: v.get_snapshot(
+                whole=whole or self.last_checkpoint.is_requested
+            ),
             is_durable=self.is_durable,
             slot=slot,
             loaded=prepared.loaded,
@@ -209,7 +211,10 @@ class VertexRunner:
     def take_checkpoint(self, order: TakeCheckpoint) -> None:
         """Take a checkpoint soon; if the job stops, at the positions that ``order`` requests."""
         self.checkpoints.only_requested = order.holds
-        self.last_checkpoint.request(order.inputs) if order.holds else self.checkpoints.request()
+        if order.holds:
+            self.last_checkpoint.request(order.inputs)
+        else:
+            self.checkpoints.request(whole=order.whole)
 
     def end_source(self) -> None:
         """End the live logs at the log's current ends."""
@@ -329,10 +334,13 @@ class VertexRunner:
             calls=tuple(op.call_counts() for op in v.calling),
         )
 
-    def is_durable(self, output_seqs: tuple[int, ...], is_urgent: bool) -> bool:
-        """Return whether durable outputs reach these seqs; if urgent, flush them now."""
+    def is_durable(self, output_seqs: tuple[int, ...], is_urgent: bool, is_whole: bool) -> bool:
+        """Return whether durable outputs reach these seqs; if urgent, flush them now.
+
+        ``is_whole``: also volatile outputs.
+        """
         rows = zip(self.outputs, self._durable, output_seqs, strict=True)
-        waiting = [s for s, durable, seq in rows if durable and s.durable_seq < seq]
+        waiting = [s for s, durable, seq in rows if (durable or is_whole) and s.durable_seq < seq]
         for stream in waiting if is_urgent else ():
             stream.request_flush()
         return not waiting

@@ -117,8 +117,8 @@ class Work:
             SPEC,
             order.epoch,
             self,  # type: ignore[arg-type]
-            get_snapshot=lambda: snapshot_of(self._at),
-            is_durable=lambda outputs, is_urgent: True,
+            get_snapshot=lambda is_whole: snapshot_of(self._at),
+            is_durable=lambda outputs, is_urgent, is_whole: True,
             slot=CheckpointSlot(),
             loaded=loaded,
             positions=(at,),

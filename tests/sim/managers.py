@@ -91,7 +91,13 @@ class ManagerProcess(of_query.ManagerProcess):
     def prepare(self, root: JobRoot, driver: Driver) -> None:
         world, process = self._world, self.process
         if world.changes:
-            self._changing = Changing(root, self, lambda: None)
+            self._changing = Changing(
+                root,
+                self,
+                lambda: None,
+                clock=SimClock(world.scheduler, process),
+                background=lambda: world.background(process),
+            )
             self._changing.watch(driver)
         if self._plan is not None:
             self._topics = GrowingTopics(

@@ -19,7 +19,7 @@ from jobmanager.driver.running import run as jobs
 from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.changes.compare import compare
 from jobmanager.driver.running.changes.errors import ChangeRefusedError, ChangeUndoneError
-from jobmanager.driver.running.changes.export import export, saved_plan, write_job
+from jobmanager.driver.running.changes.savepoints.export import export, saved_plan, write_job
 from jobmanager.driver.running.deploying import LOOK_S, change_to, next_plan
 from jobmanager.errors import JobFailedError, NoCheckpointError
 from jobmanager.storage.documents import json_document, pickle_document

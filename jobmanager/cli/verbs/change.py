@@ -12,7 +12,7 @@ import typer
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
 from jobmanager.cli.exits import EXIT_DEGRADED
 from jobmanager.driver.running.changes.errors import ChangeRefusedError
-from jobmanager.driver.running.changes.export import export
+from jobmanager.driver.running.changes.savepoints.export import export
 from jobmanager.driver.running.changes.scaling.ranges import ANY
 from jobmanager.driver.running.deploying import (
     deploy as deploy_query,
@@ -56,6 +56,8 @@ def savepoint(
     at_us = None if at is None else time_us(at, what="--at")
     outcome = take_savepoint(root, name, at_us=at_us, trust=trust)
     line = f"savepoint {name} of {root} at {_time(outcome['time'])}"
+    if outcome["stopped_because"]:
+        line += f"; the job stopped for it: {outcome['stopped_because']}"
     print(json.dumps(outcome) if as_json else line)
 
 

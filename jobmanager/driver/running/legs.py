@@ -164,7 +164,8 @@ def _changed(
     following = Following(leg.driver.job, leg.driver.log, call_hosts)
     following.tidy.append(leg.driver.delete_obsolete)
     left = CHANGE_TRIES_MAX - run.changes_tried
-    outcome = change_now(root, tries_left=left, shell=Shell(following=following))
+    shell = Shell(following=following, stopped_because=changing.stopped_because)
+    outcome = change_now(root, tries_left=left, shell=shell)
     is_open = outcome is None and pending(root.store) is not None
     run.changes_tried = run.changes_tried + 1 if is_open else 0
     plan = root.read_plan(to_run=True)

@@ -104,8 +104,8 @@ class World:
             SPEC,
             epoch,
             self,  # type: ignore[arg-type]
-            get_snapshot=self.snapshot,
-            is_durable=lambda outputs, is_urgent: self.is_durable,
+            get_snapshot=lambda is_whole: self.snapshot(),
+            is_durable=lambda outputs, is_urgent, is_whole: self.is_durable,
             slot=slot,
             loaded=None,
             positions=(self.position,),
@@ -290,7 +290,7 @@ def test_one_under_way_becomes_urgent_when_somebody_asks_for_another() -> None:
     world, urgent = World(), [False]
     checkpoints = world.checkpointer(checkpoint_interval_s=1.0)
 
-    def is_durable(outputs: tuple[int, ...], is_urgent: bool) -> bool:
+    def is_durable(outputs: tuple[int, ...], is_urgent: bool, is_whole: bool) -> bool:
         urgent.append(is_urgent)
         return is_urgent
 

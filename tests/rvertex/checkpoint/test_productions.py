@@ -491,7 +491,7 @@ class Steps:
             1,
             self.history,
             get_snapshot=self.snapshot,
-            is_durable=lambda outputs, is_urgent: outputs[0] <= self.durable,
+            is_durable=lambda outputs, is_urgent, is_whole: outputs[0] <= self.durable,
         )
 
     def notify(self, notice: HostNotice) -> None:

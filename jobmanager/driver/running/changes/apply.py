@@ -74,11 +74,13 @@ class Shell(NamedTuple):
     """The clock, and the threads that flush the log (None: the caller's thread).
 
     ``following`` None: the next driver, if any, reads its state from the root.
+    ``stopped_because``: why a savepoint needed a stop.
     """
 
     clock: Clock = SystemClock()
     background: Background | None = None
     following: Following | None = None
+    stopped_because: str = ""
 
     def later(self, work: Callable[[], object]) -> None:
         """Do the work once the output flows again. If the job does not continue here, do it now."""
@@ -162,6 +164,7 @@ def _close_again(root: JobRoot, change: Change | None, done: dict[str, Any] | No
 def _saved(drafted: Drafted, change: Change, shell: Shell) -> dict[str, Any]:
     made = complete(drafted.draft, drafted.savepoint)
     outcome = {"state": "done", "kind": "savepoint", "savepoint": made.name, "time": made.time_us}
+    outcome["stopped_because"] = shell.stopped_because
     _close(drafted.draft.final, change.id, outcome, shell)
     return outcome
 

@@ -90,10 +90,26 @@ def _cut_of(job: JobState, plan: PhysicalPlan, open_store: Opener) -> Cut:
             if not refs[name].name:
                 raise _UnfitError(f"vertex {name} has no checkpoint")
     _check_ends(job, plan, refs, open_store)
+    return Cut(job, refs, _rests(job, plan, refs))
+
+
+def rests_of(job: JobState, plan: PhysicalPlan, refs: dict[str, CheckpointRef]) -> tuple[Rest, ...]:
+    """Return the items between these checkpoints of a running job.
+
+    Raises:
+        NotACutError: the checkpoints are not consistent.
+    """
+    try:
+        return _rests(job, plan, refs)
+    except _UnfitError as error:
+        raise NotACutError(display_uri(plan.root), str(error)) from error
+
+
+def _rests(job: JobState, plan: PhysicalPlan, refs: dict[str, CheckpointRef]) -> tuple[Rest, ...]:
     channels = {channel.stream: channel for v in plan.vertices for channel in v.inputs}
     rests = []
     for stream in job.topology.streams.values():
-        if stream.reader is None or job.vertices[stream.reader.vertex].is_finished:
+        if stream.reader is None or stream.reader.vertex not in refs:
             continue
         writer = job.vertices[stream.writer.vertex]
         hi = _outputs(writer, refs)[stream.writer.index]
@@ -103,12 +119,14 @@ def _cut_of(job: JobState, plan: PhysicalPlan, open_store: Opener) -> Cut:
             raise _UnfitError(f"{who} by its last checkpoint")
         if lo < hi:
             channel = channels[stream.id]
-            rests.append(Rest(stream.id, channel.uri, lo, hi, channel.payload, writer.is_finished))
-    return Cut(job, refs, tuple(rests))
+            is_ended = writer.shape.id not in refs
+            rests.append(Rest(stream.id, channel.uri, lo, hi, channel.payload, is_ended))
+    return tuple(rests)
 
 
 def _outputs(writer: VertexState, refs: dict[str, CheckpointRef]) -> tuple[int, ...]:
-    return writer.ends if writer.is_finished else refs[writer.shape.id].outputs
+    ref = refs.get(writer.shape.id)
+    return writer.ends if ref is None else ref.outputs
 
 
 def _check_ends(

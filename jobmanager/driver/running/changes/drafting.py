@@ -7,6 +7,7 @@ have been checked before (:func:`.cut.read_cut`).
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +26,7 @@ from jobmanager.driver.running.changes.errors import ChangeRefusedError
 from jobmanager.driver.running.changes.generation import Builder
 from jobmanager.driver.running.changes.rescaled import Rescaler
 from jobmanager.driver.running.changes.snapshots import read_snapshot, rest_items, time_of_input
-from jobmanager.errors import NoJobError
+from jobmanager.errors import JobRunningError, NoJobError
 from jobmanager.state.messages import LOG_CODEC
 from jobmanager.storage import savepoints
 from jobmanager.storage.documents import (
@@ -36,6 +37,7 @@ from jobmanager.storage.documents import (
 from jobmanager.storage.places import plan_in, plan_without_place
 from jobmanager.storage.root import GENERATION, JOB, PLAN, QUERY, display_uri
 from jobmanager.storage.savepoints import Savepoint, folder_of, read_savepoint
+from rstream.errors import OperatingError
 from rstream.log.durable import DurableLog
 from rstream.types import INF_TIME
 from rvertex.sinks.spec import name_of
@@ -64,9 +66,25 @@ def save(root: JobRoot, name: str, now_us: int) -> Savepoint:
 
 
 def complete(draft: Draft, savepoint: Savepoint) -> Savepoint:
-    """Make all files of the draft durable, and then write the manifest of its savepoint."""
-    savepoints.write_manifest(draft.synced().store, savepoint)
+    """Make all files of the draft durable, and then write the manifest of its savepoint.
+
+    Raises:
+        JobRunningError: another job manager has taken over.
+    """
+    root = draft.synced()
+    root.check_owner()
+    savepoints.write_manifest(root.store, savepoint)
     return savepoint
+
+
+def discard(root: JobRoot, name: str) -> None:
+    """Delete the files of a savepoint that was not completed, as far as the store works."""
+    with contextlib.suppress(OperatingError, JobRunningError):
+        left = root.store.list(folder_of(name))
+        root.check_owner()
+        if f"{folder_of(name)}/{savepoints.MANIFEST}" not in left:
+            for path in left:
+                root.store.delete(path)
 
 
 def save_cut(draft: Draft, plan: PhysicalPlan, cut: Cut, name: str, now_us: int) -> Savepoint:
@@ -75,8 +93,9 @@ def save_cut(draft: Draft, plan: PhysicalPlan, cut: Cut, name: str, now_us: int)
     store, folder = root.store, folder_of(name)
     if store.exists(f"{folder}/{savepoints.MANIFEST}"):
         savepoints.expire(store, name)
-    root.check_owner()
-    for path in store.list(folder):  # delete files of an incomplete savepoint
+    left = store.list(folder)
+    root.check_owner()  # after the list: so it has no file of a successor's savepoint
+    for path in left:  # of an incomplete savepoint
         store.delete(path)
     times = [
         time_of_input(read_snapshot(store, plan.vertex(vertex), ref.name))
@@ -99,7 +118,7 @@ def save_cut(draft: Draft, plan: PhysicalPlan, cut: Cut, name: str, now_us: int)
         checkpointed_us=cut.job.checkpointed_us,
         vertices=tuple(_saved(cut, vertex.id) for vertex in plan.vertices),
         rests=tuple(savepoints.SavedRest(r.stream, r.lo, r.hi) for r in cut.rests),
-        deliveries=_delivered(root, plan),
+        deliveries=_delivered(root, plan, cut),
     )
 
 
@@ -111,10 +130,14 @@ def _saved(cut: Cut, vertex: str) -> savepoints.SavedVertex:
     return savepoints.SavedVertex(vertex, ref.name, ref.parts, ref.inputs, ref.outputs)
 
 
-def _delivered(root: JobRoot, plan: PhysicalPlan) -> tuple[tuple[str, int, int], ...]:
-    partitions = range(len(plan.sink_streams()))
+def _delivered(
+    root: JobRoot, plan: PhysicalPlan, cut: Cut
+) -> tuple[tuple[str, int, int], ...]:
+    """Return the delivered positions. A running job may have delivered rows after the cut."""
+    ends = [end_of(cut, stream) for stream, _ in plan.sink_streams()]
     names = [name_of(spec) for spec in plan.deliveries]
-    return tuple((n, k, recorded_position(root.store, n, k)) for n in names for k in partitions)
+    rows = [(n, k, recorded_position(root.store, n, k)) for n in names for k in range(len(ends))]
+    return tuple((n, k, min(seq, ends[k])) for n, k, seq in rows)
 
 
 @dataclass(frozen=True, slots=True)

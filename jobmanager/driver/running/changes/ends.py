@@ -36,8 +36,8 @@ def outputs_of(plan: PhysicalPlan) -> list[tuple[str, str]]:
 def end_of(cut: Cut, stream: str) -> int:
     """Return the end (seq) of an output at the cut."""
     writer = cut.job.topology.streams[stream].writer
-    state = cut.job.vertices[writer.vertex]
-    return (state.ends if state.is_finished else cut.refs[writer.vertex].outputs)[writer.index]
+    ref = cut.refs.get(writer.vertex)
+    return (cut.job.vertices[writer.vertex].ends if ref is None else ref.outputs)[writer.index]
 
 
 def next_generation(root: JobRoot) -> int:

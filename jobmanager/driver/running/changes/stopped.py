@@ -2,7 +2,7 @@
 
 A leg is the run of a job from one change to the next. A request file starts a change of a running
 job. The driver stops once the sources have reached the event time of the request. After the change,
-the job's thread starts the next leg. If a driver dies before the change is done, ``resume`` carries
+the job's thread starts the next leg. A savepoint is taken without a stop, if possible. If a driver dies before the change is done, ``resume`` carries
 it out before it starts the job, or at the next cut.
 """
 
@@ -17,10 +17,12 @@ from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.changes.apply import SHELL, Shell, before_stop, carry_out
 from jobmanager.driver.running.changes.drafting import save
 from jobmanager.driver.running.changes.errors import NotACutError
+from jobmanager.driver.running.changes.savepoints.taking import Taking, reason_to_stop
 from jobmanager.errors import JobRunningError
 from jobmanager.storage.savepoints import STOP
 from rstream.clock import SystemClock
 from rstream.errors import OperatingError, StreamEngineError
+from rstream.log.background import ThreadBackground
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from jobmanager.driver.running.changes.pending import Change
     from jobmanager.manager.manager import JobManager
     from jobmanager.storage.root import JobRoot
+    from rstream.clock import Clock
+    from rstream.log.background import Background
 
 _log = logging.getLogger(__name__)
 #: Most stops for one change, since a stop may fail to reach a cut.
@@ -55,14 +59,29 @@ class Changing:
     #: Messages for users.
     notes: tuple[str, ...] = ()
 
-    def __init__(self, root: JobRoot, deliveries: Delivering, on_begin: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        root: JobRoot,
+        deliveries: Delivering,
+        on_begin: Callable[[], None],
+        *,
+        clock: Clock | None = None,
+        background: Callable[[], Background] = lambda: ThreadBackground("savepoint"),
+    ) -> None:
         """Start to watch. ``on_begin``: called before the driver is stopped.
+
+        ``background``: opens the thread that writes a savepoint.
 
         After a restart, a change waits until the output again has all items that ``deliveries``
         have delivered. Otherwise the new query would compute other items in their place.
         """
         self._root, self._deliveries, self._on_begin = root, deliveries, on_begin
+        self._clock, self._background = clock or SystemClock(), background
         self._driver: Driver | None = None
+        #: The savepoint that is being taken while the job runs.
+        self._taking: Taking | None = None
+        #: Why the job must stop for the savepoint.
+        self.stopped_because = ""
         #: The change to carry out at the next cut.
         self.change: Change | None = None
         #: Whether it has requested the driver to stop.
@@ -94,11 +113,20 @@ class Changing:
                 self.note_request()
         if self.change is None or self.has_begun or manager.state != "running":
             return
+        if self._taking is not None:
+            self._take(self._taking, manager)
+            return
         at_us = self.change.at_us
         is_due = at_us is None or at_us <= _reached(manager)
         if is_due and self._deliveries.have_caught_up:
             assert self._driver is not None
-            if self.change.kind != "savepoint":
+            if self.change.kind == "savepoint":
+                self.stopped_because = self.stopped_because or reason_to_stop(manager)
+                if not self.stopped_because:
+                    made = self._driver, self._background(), self._clock
+                    self._taking = Taking(self._root, self.change, *made)
+                    return
+            else:
                 with contextlib.suppress(OperatingError):  # it is tried again after the stop
                     before_stop(self._root)
             self.has_begun = True
@@ -107,6 +135,16 @@ class Changing:
                 self._driver.keep_processes()
             self._on_begin()
             self._driver.stop()
+
+    def _take(self, taking: Taking, manager: JobManager) -> None:
+        taking.poll(manager)
+        if not taking.is_over:
+            return
+        taking.close()
+        self._taking, self.stopped_because = None, taking.reason
+        if not taking.reason:
+            self.change = None
+            self._is_unread = True
 
     @property
     def keeps_code(self) -> bool:
@@ -117,7 +155,10 @@ class Changing:
         """Do nothing, because the driver's first tick checks for a change."""
 
     def stop(self, state: str) -> None:
-        """Do nothing, because there is no background work."""
+        """Wait for a savepoint that is being written."""
+        if self._taking is not None:
+            self._taking.close()
+            self._taking = None
 
 
 class Tidying:

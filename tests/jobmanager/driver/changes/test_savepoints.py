@@ -13,7 +13,8 @@ import pytest
 import jobmanager
 from jobmanager import JobConfig
 from jobmanager.driver.running.changes.errors import NotACutError
-from jobmanager.driver.running.changes.export import export
+from jobmanager.driver.running.changes.savepoints.export import export
+from jobmanager.driver.running.changes.snapshots import read_snapshot
 from jobmanager.driver.running.deploying import deploy, take_savepoint
 from jobmanager.storage import garbage
 from jobmanager.storage.garbage import collect_garbage
@@ -22,17 +23,23 @@ from jobmanager.storage.savepoints import (
     STOP,
     NoSavepointError,
     expire,
+    folder_of,
     list_savepoints,
     read_savepoint,
 )
+from rstream import open_reader
 from rstream.errors import UsageError
-from tests.support.changed_jobs import QUICK, ChangedJob, rows_of, whole_answer
+from tests.support.changed_jobs import PAIRS, QUICK, ChangedJob, rows_of, whole_answer
+from tests.support.budget import scaled
 from tests.support.jobs import WAIT_S
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 COUNTS = 'rows.group_by("key").window(ss.tumbling("700ms")).agg(n=ss.agg.count())'
+
+#: Without DEPTH, a run tries every fourth kind of query.
+KINDS = list(PAIRS)[:: max(1, 4 // scaled(1))]
 
 
 def saved_files(root: str) -> dict[str, bool]:
@@ -86,6 +93,77 @@ def test_an_exported_savepoint_is_tried_with_another_query(tmp_path: Path) -> No
     assert sorted([*early, *tried], key=str) == sorted(whole, key=str)
     changed.has_read_all()
     assert changed.finish() == whole
+
+
+def items_of(root: str, seqs: dict[str, int]) -> dict[str, list[dict[str, object]]]:
+    """Return the items of each output stream of a finished job, from these seqs on."""
+    plan = JobRoot(root).read_plan()
+    assert plan is not None
+    found: dict[str, list[dict[str, object]]] = {}
+    for stream, uri in plan.sink_streams():
+        reader = open_reader(uri, seqs[stream])
+        found[stream] = []
+        while (items := reader.read_next()) is not None:
+            found[stream] += items.batch.to_pylist()
+    return found
+
+
+def ends_of(root: str, name: str) -> dict[str, int]:
+    """Return where the output streams of a job end at a savepoint."""
+    plan, saved = JobRoot(root).read_plan(), read_savepoint(JobRoot(root).store, name)
+    assert plan is not None
+    rows = {row.vertex: row.outputs for row in saved.vertices}
+    ends = {
+        stream: end
+        for vertex in plan.vertices
+        for stream, end in zip(vertex.output_streams, rows[vertex.id], strict=True)
+    }
+    return {stream: ends[stream] for stream, _ in plan.sink_streams()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KINDS)
+def test_a_job_from_a_savepoint_of_a_running_job_writes_the_same_items(
+    name: str, tmp_path: Path
+) -> None:
+    text, changed, other = PAIRS[name][0], ChangedJob(tmp_path), str(tmp_path / "other")
+    changed.append(2)
+    job = changed.run(changed.query("first", text))
+    changed.watch.until(lambda status: status["state"] == "running")
+    changed.append()
+    assert take_savepoint(changed.root, "moving", wait_s=WAIT_S)["stopped_because"] == ""
+    changed.append()
+    changed.has_read_all()
+    job.stop()
+    job.wait(WAIT_S)
+    changed.resume()
+    changed.watch.until(lambda status: status["state"] == "running")
+    assert take_savepoint(changed.root, "still", wait_s=WAIT_S)["stopped_because"] == ""
+    assert contents_of(changed.root, "still") == contents_of(changed.root, STOP)
+    export(JobRoot(changed.root), "moving", other)
+    begun = jobmanager.resume(other, config=QUICK)
+    begun.stop(finish=True)
+    assert begun.wait(WAIT_S)["state"] == "finished"
+    assert changed.finish() == whole_answer(changed, text)
+    ends = ends_of(changed.root, "moving")
+    assert items_of(other, ends) == items_of(changed.root, ends)
+
+
+def contents_of(root: str, name: str) -> dict[str, object]:
+    """Return positions, digests and states of all vertices, and the items between them."""
+    plan, store = JobRoot(root).read_plan(), JobRoot(root).store
+    assert plan is not None
+    saved = read_savepoint(store, name)
+    found: dict[str, object] = {"rests": saved.rests, "time": saved.time_us}
+    for row in saved.vertices:
+        snapshot = read_snapshot(store, plan.vertex(row.vertex), row.checkpoint)
+        tables = [{k: t.to_pylist() for k, t in s.tables.items()} for s in snapshot.states]
+        found[row.vertex] = row.inputs, row.outputs, snapshot.digests, tables
+    for rest in saved.rests:
+        reader = open_reader(store.child(f"{folder_of(name)}/{rest.stream}"), rest.lo)
+        items = reader.read_next(rest.hi - rest.lo)
+        found[rest.stream] = None if items is None else items.batch.to_pylist()
+    return found
 
 
 def rows_of_now(changed: ChangedJob) -> list[dict[str, object]]:

@@ -1,0 +1,1 @@
+"""Savepoints of running jobs, and their export."""
