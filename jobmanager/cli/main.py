@@ -79,7 +79,7 @@ VERBS = {
     ),
     "savepoint": (
         "jobmanager.cli.verbs.change:savepoint",
-        "Save the state of a job, running or stopped; a running job pauses meanwhile.",
+        "Save the state of a job, running or stopped, under a name.",
     ),
     "savepoints": (
         "jobmanager.cli.verbs.change:savepoints",

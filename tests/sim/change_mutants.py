@@ -15,6 +15,8 @@ from jobmanager.driver.running.changes import apply, cut, drafting, ends, pendin
 from jobmanager.driver.running.changes.ends import truncate
 from jobmanager.driver.running.changes.generation import Builder
 from jobmanager.driver.running.changes.rescaled import Rescaler
+from jobmanager.driver.running.changes.savepoints import taking
+from jobmanager.driver.running.changes.savepoints.taking import Taking
 from jobmanager.manager import stopping
 from jobmanager.storage.root import PLAN
 from rstream.items.hashing import slots_of
@@ -67,6 +69,22 @@ def a_row_is_left_behind() -> Mutant:
 def a_file_goes_that_a_savepoint_names() -> Mutant:
     """The deletion of obsolete files ignores savepoints."""
     return Mutant(root_keeper, "named_files", lambda store: frozenset(), change=True)
+
+
+def protection_ends_before_a_savepoint_is_complete() -> Mutant:
+    """Checkpoints may go while the savepoint that will name them is being written."""
+    original = Taking._write
+
+    def write(self: Taking, *given: Any) -> Any:
+        self._driver.end_save()
+        return original(self, *given)
+
+    return Mutant(Taking, "_write", write, change=True)
+
+
+def rows_on_their_way_are_not_saved() -> Mutant:
+    """A savepoint has no items between the checkpoints of two vertices."""
+    return Mutant(taking, "rests_of", lambda job, plan, refs: (), change=True)
 
 
 def rows_are_left_out_at_the_change() -> Mutant:
@@ -168,6 +186,8 @@ CHANGE_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     a_range_ends_one_slot_too_late,
     a_row_is_left_behind,
     a_file_goes_that_a_savepoint_names,
+    protection_ends_before_a_savepoint_is_complete,
+    rows_on_their_way_are_not_saved,
     rows_are_left_out_at_the_change,
     rows_are_repeated_at_the_change,
     the_new_plan_is_written_before_the_commit,

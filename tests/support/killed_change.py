@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 #: By phase: owner and name of a function, and whether the process dies before or after it.
 PHASES: dict[str, tuple[Any, str, str]] = {
+    "asked to save": (Driver, "save", "after"),
     "asked to stop": (Driver, "stop", "after"),
     "stopped": (run, "leg_after", "before"),
     "delivering the rest": (JobDeliveries, "drain", "before"),
@@ -34,6 +35,7 @@ PHASES: dict[str, tuple[Any, str, str]] = {
     "reading the cut": (apply, "read_cut", "before"),
     "saving": (drafting, "save_cut", "before"),
     "saved": (drafting, "save_cut", "after"),
+    "manifest written": (drafting, "complete", "after"),
     "fencing": (drafting, "fence_off", "before"),
     "fenced": (drafting, "fence_off", "after"),
     "built": (apply, "_commit", "before"),
@@ -51,10 +53,20 @@ PHASES: dict[str, tuple[Any, str, str]] = {
 FIRST_COMMITTED = "committed"
 
 
-#: Phases that a change of this kind does not have.
+#: Phases that only a savepoint has, and phases that a change of this kind does not have.
+ONLY_SAVED = ("asked to save", "manifest written")
 WITHOUT = {
-    "rollback": ("saving", "saved"),
+    "rescale": ONLY_SAVED,
+    "deploy": ONLY_SAVED,
+    "rollback": (*ONLY_SAVED, "saving", "saved"),
     "savepoint": (
+        "asked to stop",
+        "stopped",
+        "delivering the rest",
+        "all delivered",
+        "reading the cut",
+        "before the next leg",
+        "next leg",
         "fencing",
         "fenced",
         "built",

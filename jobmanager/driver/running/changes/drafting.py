@@ -91,20 +91,22 @@ def save_cut(draft: Draft, plan: PhysicalPlan, cut: Cut, name: str, now_us: int)
     """Write the files of a savepoint of the cut; :func:`complete` completes it."""
     root = draft.final
     store, folder = root.store, folder_of(name)
+    times = [
+        time_of_input(read_snapshot(store, plan.vertex(vertex), ref.name))
+        for vertex, ref in cut.refs.items()
+        if plan.vertex(vertex).source is not None
+    ]
+    rests = [(rest.stream, rest_items(root.open_store(rest.uri), rest)) for rest in cut.rests]
+    # only now, because it cannot be completed if rows are lost
     if store.exists(f"{folder}/{savepoints.MANIFEST}"):
         savepoints.expire(store, name)
     left = store.list(folder)
     root.check_owner()  # after the list: so it has no file of a successor's savepoint
     for path in left:  # of an incomplete savepoint
         store.delete(path)
-    times = [
-        time_of_input(read_snapshot(store, plan.vertex(vertex), ref.name))
-        for vertex, ref in cut.refs.items()
-        if plan.vertex(vertex).source is not None
-    ]
-    for rest in cut.rests:
-        log = DurableLog(draft.root.store.child(f"{folder}/{rest.stream}"), rest.stream)
-        for items in rest_items(root.open_store(rest.uri), rest):
+    for stream, read in rests:
+        log = DurableLog(draft.root.store.child(f"{folder}/{stream}"), stream)
+        for items in read:
             log.write(items)
     for file in (PLAN, QUERY, JOB):
         draft.root.store.put(f"{folder}/{file}", store.get(file))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 TOTALS = COUNTS.replace("ss.agg.count()", 'ss.agg.count(), total=ss.agg.sum("x")')
 VERBS = ("rescale", "deploy", "rollback", "savepoint")
-TRIES = [(verb, phase) for phase in PHASES for verb in VERBS if phase not in WITHOUT.get(verb, ())]
+TRIES = [(verb, phase) for phase in PHASES for verb in VERBS if phase not in WITHOUT[verb]]
 #: A request waits for its driver to die, and for the next one.
 ASK_S = 3 * WAIT_S
 #: Without DEPTH, a run tries every seventh one.

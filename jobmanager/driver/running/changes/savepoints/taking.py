@@ -14,10 +14,9 @@ import copy
 import logging
 from typing import TYPE_CHECKING, Any
 
-from jobmanager.driver.running.changes import pending
+from jobmanager.driver.running.changes import drafting, pending
 from jobmanager.driver.running.changes.cut import Cut, rests_of
 from jobmanager.driver.running.changes.copies import Draft
-from jobmanager.driver.running.changes.drafting import complete, discard, save_cut
 from jobmanager.driver.running.changes.errors import ChangeRefusedError, NotACutError
 from jobmanager.errors import JobRunningError
 from jobmanager.manager import saving
@@ -45,7 +44,7 @@ def reason_to_stop(manager: JobManager) -> str:
     """Return why a savepoint of this job needs a stop; empty: it needs none."""
     vertices = manager.job.topology.vertices.values()
     strong = [v.id for v in vertices if v.recovery.strategy == "strong"]
-    return f"{strong[0]} has strong consistency" if strong else ""
+    return f"vertex {strong[0]} recovers by 'strong'" if strong else ""
 
 
 class Taking:
@@ -97,11 +96,12 @@ class Taking:
         try:
             cut = Cut(job, refs, rests_of(job, plan, refs))
             draft = Draft(root)
-            return complete(draft, save_cut(draft, plan, cut, name, self._clock.now_us()))
+            saved = drafting.save_cut(draft, plan, cut, name, self._clock.now_us())
+            return drafting.complete(draft, saved)
         except JobRunningError:
             raise
         except StreamEngineError:
-            discard(root, name)
+            drafting.discard(root, name)
             raise
 
     def _written(self, writing: Future[Savepoint]) -> None:

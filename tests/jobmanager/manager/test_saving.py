@@ -1,0 +1,99 @@
+"""A savepoint of a running job: checkpoints are requested readers first, and then protected.
+
+Cannot catch: whether a job that starts from them returns the same rows (test_savepoints.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from jobmanager.manager import saving
+from jobmanager.state.messages import (
+    DeleteFiles,
+    SavepointEnded,
+    SavepointRequested,
+    StopRequested,
+    Tell,
+)
+from rvertex.messages import Collect, TakeCheckpoint
+from tests.support.scene import Scene, taken
+
+
+def asked(out: list[object]) -> list[str]:
+    orders = (i.instruction for i in out if isinstance(i, Tell))
+    return [o.vertex for o in orders if isinstance(o, TakeCheckpoint) and o.whole and not o.holds]
+
+
+def answer(scene: Scene, vertex: str, consumed: int, written: int) -> list[object]:
+    """An instance answers with a checkpoint at this position."""
+    notice = taken(vertex, scene.at(vertex).epoch, f"{vertex}-saved-{written}", consumed, written)
+    return list(scene.tell(replace(notice, asked=True, is_whole=True)))
+
+
+def marks(out: list[object]) -> list[int]:
+    orders = (i.instruction for i in out if isinstance(i, Tell))
+    return [mark.seq for order in orders if isinstance(order, Collect) for mark in order.marks]
+
+
+def begun(scene: Scene) -> None:
+    """All vertices run and have reported, and the savepoint is requested."""
+    scene.start_all()
+    scene.answers = False
+    for name in "abc":
+        scene.progress(name, 10, 10)
+    assert asked(list(scene.tell(SavepointRequested()))) == ["c"], "readers come before writers"
+
+
+def test_all_checkpoints_are_requested_and_the_job_runs_on() -> None:
+    scene = Scene()
+    begun(scene)
+    assert asked(answer(scene, "c", 12, 12)) == ["b"]
+    assert asked(answer(scene, "b", 20, 20)) == ["a"]
+    assert saving.refs(scene.manager.job) is None
+    assert asked(answer(scene, "a", 30, 30)) == []
+    found = saving.refs(scene.manager.job)
+    assert found is not None
+    assert {name: ref.outputs for name, ref in found.items()} == {"a": (30,), "b": (20,), "c": (12,)}
+    assert scene.manager.state == "running"
+
+
+def test_its_checkpoints_and_the_items_between_them_stay_until_it_ends() -> None:
+    scene = Scene()
+    begun(scene)
+    out = answer(scene, "c", 12, 12)
+    for seq in (40, 50):
+        for name in "abc":
+            out += scene.progress(name, seq, seq)
+            out += scene.checkpoint(name, f"{name}-{seq}", seq, seq)
+    names = [name for i in out if isinstance(i, DeleteFiles) for name in i.names]
+    assert "c-saved-12" not in names
+    assert max(marks(out), default=0) <= 12
+    out = list(scene.tell(SavepointEnded()))
+    for name in "cba":
+        out += scene.checkpoint(name, f"{name}-60", 60, 60)
+    assert "c-saved-12" in [n for i in out if isinstance(i, DeleteFiles) for n in i.names]
+    assert max(marks(out)) >= 50
+
+
+def test_a_writer_behind_its_reader_is_asked_again() -> None:
+    scene = Scene(durability="async")
+    begun(scene)
+    answer(scene, "c", 12, 12)
+    assert asked(answer(scene, "b", 11, 11)) == []
+    assert asked(list(scene.pass_time(1.0))) == ["b"]
+    assert asked(answer(scene, "b", 13, 13)) == ["a"]
+
+
+def test_all_begins_again_if_a_checkpoint_is_lost() -> None:
+    scene = Scene(durability="async")
+    begun(scene)
+    answer(scene, "c", 12, 12)
+    scene.manager.job.tracker.forget("c")
+    assert asked(list(scene.pass_time(1.0))) == ["c"]
+
+
+def test_a_stop_gives_it_up() -> None:
+    scene = Scene()
+    begun(scene)
+    scene.tell(StopRequested())
+    assert scene.manager.job.saving is None
