@@ -214,10 +214,8 @@ class JobManager:
                 live.end_sources(job)
             case StopRequested():
                 stopping.stop_requested(job)
-            case SavepointRequested():
-                saving.begin(job)
-            case SavepointEnded():
-                collection.savepoint_ended(job)
+            case SavepointRequested() | SavepointEnded():
+                self._save(notice)
             case DrainRequested() | StragglerFound() | TwinLevel() | RestartDue():
                 self._own_finding(notice)
             case _:
@@ -248,6 +246,12 @@ class JobManager:
                 return [vertex for vertex in vertices.values() if vertex.joins]
             case _:
                 return vertices.values()
+
+    def _save(self, notice: SavepointRequested | SavepointEnded) -> None:
+        if isinstance(notice, SavepointRequested):
+            saving.begin(self.job)
+        else:
+            collection.savepoint_ended(self.job)
 
     def _own_finding(
         self, notice: DrainRequested | StragglerFound | TwinLevel | RestartDue

@@ -42,14 +42,14 @@ def ask(job: JobState) -> None:
         return
     if any(ref_of(job, name) is None for name in saving.names):
         saving.names.clear()
-        saving.asked.clear()
+        saving.epochs.clear()
     for name, vertex in job.vertices.items():
-        is_asked = job.instance(name, saving.asked.get(name, 0)) is not None
-        if vertex.is_finished or name in saving.names or is_asked or not _is_due(job, name):
+        is_open = job.instance(name, saving.epochs.get(name, 0)) is not None
+        if vertex.is_finished or name in saving.names or is_open or not _is_due(job, name):
             continue
         instance = job.furthest(name)
         if instance is not None:
-            saving.asked[name] = instance.epoch
+            saving.epochs[name] = instance.epoch
             order = TakeCheckpoint(instance.host, name, instance.epoch, whole=True)
             job.tell(instance.host, order)
 
@@ -57,10 +57,10 @@ def ask(job: JobState) -> None:
 def note(job: JobState, notice: CheckpointTaken, ref: CheckpointRef | None) -> None:
     """Handle a requested checkpoint. ``ref`` None: it was not kept. Then :func:`ask` repeats it."""
     saving = job.saving
-    if saving is None or saving.asked.get(notice.vertex) != notice.epoch or not notice.is_whole:
+    if saving is None or saving.epochs.get(notice.vertex) != notice.epoch or not notice.is_whole:
         return
     if ref is None or not _fits(job, ref, notice.vertex):
-        del saving.asked[notice.vertex]
+        del saving.epochs[notice.vertex]
         return
     saving.names[notice.vertex] = ref.name
     ask(job)
@@ -87,7 +87,7 @@ def refs(job: JobState) -> dict[str, CheckpointRef] | None:
 def is_frozen(job: JobState, stream: StreamShape) -> bool:
     """Return whether the items of a stream must stay, because its reader has a request."""
     saving, reader = job.saving, stream.reader
-    return saving is not None and reader is not None and reader.vertex in saving.asked
+    return saving is not None and reader is not None and reader.vertex in saving.epochs
 
 
 def _is_due(job: JobState, name: str) -> bool:

@@ -176,14 +176,14 @@ class Join:
     frozen: tuple[int, ...] = ()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Saving:
     """A savepoint that is being taken while the job runs."""
 
     #: When the job manager began, us UTC.
     since_us: int
     #: Per vertex, the epoch of the instance with a request; and its checkpoint in the savepoint.
-    asked: dict[str, int] = field(default_factory=dict)
+    epochs: dict[str, int] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
 
 

@@ -11,12 +11,11 @@ import pyarrow as pa
 
 from jobmanager.driver import root_keeper
 from jobmanager.driver.job_deliveries import JobDeliveries
-from jobmanager.driver.running.changes import apply, cut, drafting, ends, pending
+from jobmanager.driver.running.changes import apply, cut, drafting, ends, pending, taking
 from jobmanager.driver.running.changes.ends import truncate
 from jobmanager.driver.running.changes.generation import Builder
 from jobmanager.driver.running.changes.rescaled import Rescaler
-from jobmanager.driver.running.changes.savepoints import taking
-from jobmanager.driver.running.changes.savepoints.taking import Taking
+from jobmanager.driver.running.changes.taking import Taking
 from jobmanager.manager import stopping
 from jobmanager.storage.root import PLAN
 from rstream.items.hashing import slots_of

@@ -14,12 +14,12 @@ import uuid
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from jobmanager.cli.branching.export import export, saved_plan, write_job
 from jobmanager.cli.branching.image import NotRetainedError, PresentPlan, copy_image, find_image
 from jobmanager.driver.running import run as jobs
 from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.changes.compare import compare
 from jobmanager.driver.running.changes.errors import ChangeRefusedError, ChangeUndoneError
-from jobmanager.driver.running.changes.savepoints.export import export, saved_plan, write_job
 from jobmanager.driver.running.deploying import LOOK_S, change_to, next_plan
 from jobmanager.errors import JobFailedError, NoCheckpointError
 from jobmanager.storage.documents import json_document, pickle_document

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING
 
-from jobmanager.driver.running.changes.savepoints.export import saved_plan
+from jobmanager.cli.branching.export import saved_plan
 from jobmanager.driver.running.changes.snapshots import read_snapshot, time_of_rows
 from jobmanager.storage.root import display_uri
 from planner.physical.layout import chain_of

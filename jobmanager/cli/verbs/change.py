@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from jobmanager.cli import options  # noqa: TC001 - typer reads the annotations
+from jobmanager.cli.branching.export import export
 from jobmanager.cli.exits import EXIT_DEGRADED
 from jobmanager.driver.running.changes.errors import ChangeRefusedError
-from jobmanager.driver.running.changes.savepoints.export import export
 from jobmanager.driver.running.changes.scaling.ranges import ANY
 from jobmanager.driver.running.deploying import (
     deploy as deploy_query,

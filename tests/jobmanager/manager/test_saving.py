@@ -53,7 +53,11 @@ def test_all_checkpoints_are_requested_and_the_job_runs_on() -> None:
     assert asked(answer(scene, "a", 30, 30)) == []
     found = saving.refs(scene.manager.job)
     assert found is not None
-    assert {name: ref.outputs for name, ref in found.items()} == {"a": (30,), "b": (20,), "c": (12,)}
+    assert {name: ref.outputs for name, ref in found.items()} == {
+        "a": (30,),
+        "b": (20,),
+        "c": (12,),
+    }
     assert scene.manager.state == "running"
 
 

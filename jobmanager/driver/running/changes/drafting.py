@@ -132,9 +132,7 @@ def _saved(cut: Cut, vertex: str) -> savepoints.SavedVertex:
     return savepoints.SavedVertex(vertex, ref.name, ref.parts, ref.inputs, ref.outputs)
 
 
-def _delivered(
-    root: JobRoot, plan: PhysicalPlan, cut: Cut
-) -> tuple[tuple[str, int, int], ...]:
+def _delivered(root: JobRoot, plan: PhysicalPlan, cut: Cut) -> tuple[tuple[str, int, int], ...]:
     """Return the delivered positions. A running job may have delivered rows after the cut."""
     ends = [end_of(cut, stream) for stream, _ in plan.sink_streams()]
     names = [name_of(spec) for spec in plan.deliveries]

@@ -2,8 +2,9 @@
 
 A leg is the run of a job from one change to the next. A request file starts a change of a running
 job. The driver stops once the sources have reached the event time of the request. After the change,
-the job's thread starts the next leg. A savepoint is taken without a stop, if possible. If a driver dies before the change is done, ``resume`` carries
-it out before it starts the job, or at the next cut.
+the job's thread starts the next leg. A savepoint is taken without a stop, if possible. If a driver
+dies before the change is done, ``resume`` carries it out before it starts the job, or at the next
+cut.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.changes.apply import SHELL, Shell, before_stop, carry_out
 from jobmanager.driver.running.changes.drafting import save
 from jobmanager.driver.running.changes.errors import NotACutError
-from jobmanager.driver.running.changes.savepoints.taking import Taking, reason_to_stop
+from jobmanager.driver.running.changes.taking import Taking, reason_to_stop
 from jobmanager.errors import JobRunningError
 from jobmanager.storage.savepoints import STOP
 from rstream.clock import SystemClock

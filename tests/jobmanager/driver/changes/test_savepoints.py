@@ -12,10 +12,11 @@ import pytest
 
 import jobmanager
 from jobmanager import JobConfig
+from jobmanager.cli.branching.export import export
 from jobmanager.driver.running.changes.errors import NotACutError
-from jobmanager.driver.running.changes.savepoints.export import export
 from jobmanager.driver.running.changes.snapshots import read_snapshot
 from jobmanager.driver.running.deploying import deploy, take_savepoint
+from jobmanager.manager import saving
 from jobmanager.storage import garbage
 from jobmanager.storage.garbage import collect_garbage
 from jobmanager.storage.root import JobRoot
@@ -29,13 +30,15 @@ from jobmanager.storage.savepoints import (
 )
 from rstream import open_reader
 from rstream.errors import UsageError
-from tests.support.changed_jobs import PAIRS, QUICK, ChangedJob, rows_of, whole_answer
 from tests.support.budget import scaled
+from tests.support.changed_jobs import PAIRS, QUICK, ROWS, ChangedJob, rows_of, whole_answer
 from tests.support.jobs import WAIT_S
 from tests.support.live import Watch
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from jobmanager.state.job_state import JobState
 
 COUNTS = 'rows.group_by("key").window(ss.tumbling("700ms")).agg(n=ss.agg.count())'
 
@@ -125,14 +128,16 @@ def ends_of(root: str, name: str) -> dict[str, int]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_a_job_from_a_savepoint_of_a_running_job_writes_the_same_items(
-    name: str, tmp_path: Path
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text, changed, other = PAIRS[name][0], ChangedJob(tmp_path), str(tmp_path / "other")
     changed.append(2)
     job = changed.run(changed.query("first", text))
     changed.watch.until(lambda status: status["state"] == "running")
-    changed.append()
-    assert take_savepoint(changed.root, "moving", wait_s=WAIT_S)["stopped_because"] == ""
+    with monkeypatch.context() as planted:
+        append_between(changed, planted)
+        assert take_savepoint(changed.root, "moving", wait_s=WAIT_S)["stopped_because"] == ""
+    assert read_savepoint(JobRoot(changed.root).store, "moving").rests
     changed.append()
     changed.has_read_all()
     job.stop()
@@ -152,6 +157,21 @@ def test_a_job_from_a_savepoint_of_a_running_job_writes_the_same_items(
     assert sorted(rows, key=str) == sorted(whole_answer(changed, text), key=str)
     ends = ends_of(changed.root, "moving")
     assert items_of(other, ends) == items_of(changed.root, ends)
+
+
+def append_between(changed: ChangedJob, planted: pytest.MonkeyPatch) -> None:
+    """Let a source read more rows after the first checkpoint of a savepoint and before its own."""
+    inner, before = saving.ask, changed.appended
+
+    def ask(job: JobState) -> None:
+        if job.saving is not None and job.saving.names and changed.appended == before:
+            changed.append()
+        found = [job.furthest(v.id) for v in job.topology.vertices.values() if v.is_source]
+        read = [0 if one is None else sum(one.consumed) for one in found]
+        if changed.appended == before or min(read) >= changed.appended * ROWS:
+            inner(job)
+
+    planted.setattr(saving, "ask", ask)
 
 
 def contents_of(root: str, name: str) -> dict[str, object]:

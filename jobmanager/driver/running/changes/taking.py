@@ -15,8 +15,8 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.driver.running.changes import drafting, pending
-from jobmanager.driver.running.changes.cut import Cut, rests_of
 from jobmanager.driver.running.changes.copies import Draft
+from jobmanager.driver.running.changes.cut import Cut, rests_of
 from jobmanager.driver.running.changes.errors import ChangeRefusedError, NotACutError
 from jobmanager.errors import JobRunningError
 from jobmanager.manager import saving

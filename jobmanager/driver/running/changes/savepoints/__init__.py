@@ -1,1 +1,0 @@
-"""Savepoints of running jobs, and their export."""
