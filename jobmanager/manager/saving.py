@@ -1,6 +1,6 @@
 """Savepoint of a running job: checkpoints that fit together, without a stop. Pure.
 
-Theory of operation. Each vertex goes on working. The job manager requests a checkpoint of every
+Theory of operation. The vertices keep running. The job manager requests a checkpoint of every
 vertex, readers before writers: a writer gets its request after all its readers have answered. So
 each writer's checkpoint is at or after the items that its readers had consumed by theirs. The items
 between the two were on their way; they belong to the savepoint. Until the savepoint is complete,
