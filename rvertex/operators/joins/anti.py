@@ -90,6 +90,9 @@ class AntiJoin(SameLifetimes):
 class AntiJoinOperator:
     """The running operator of :class:`AntiJoin`."""
 
+    #: See :mod:`rvertex.state.unverified`.
+    verified_when_read: ClassVar = frozenset({"alive"})
+
     def __init__(self, spec: AntiJoin, inputs: Sequence[pa.Schema]) -> None:
         self._spec = spec
         self._output = event_schema(spec.output_schema(inputs))

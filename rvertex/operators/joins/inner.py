@@ -97,6 +97,9 @@ class TemporalJoin:
 class Join:
     """A running temporal inner join."""
 
+    #: See :mod:`rvertex.state.unverified`.
+    verified_when_read: ClassVar = frozenset(_SIDES)
+
     def __init__(self, spec: TemporalJoin, inputs: Sequence[pa.Schema]) -> None:
         self._spec = spec
         self._schema = event_schema(spec.output_schema(inputs))

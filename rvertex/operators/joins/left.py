@@ -30,7 +30,7 @@ from rvertex.events.run import Run
 from rvertex.operators.composite_state import joined_states, part_state
 from rvertex.operators.horizon import SameLifetimes
 from rvertex.operators.joins.anti import AntiJoin, AntiJoinOperator
-from rvertex.operators.joins.inner import Side, TemporalJoin
+from rvertex.operators.joins.inner import Join, Side, TemporalJoin
 from rvertex.state.memory import give_memory
 
 if TYPE_CHECKING:
@@ -80,6 +80,13 @@ class LeftJoin(SameLifetimes):
 
 class LeftJoinOperator:
     """The running operator of :class:`LeftJoin`."""
+
+    #: See :mod:`rvertex.state.unverified`.
+    verified_when_read: ClassVar = frozenset(
+        f"{part}.{name}"
+        for part, operator in ((_MATCHES, Join), (_ALONE, AntiJoinOperator))
+        for name in operator.verified_when_read
+    )
 
     def __init__(self, matches: Operator, alone: AntiJoinOperator, schema: pa.Schema) -> None:
         self._matches, self._alone = matches, alone

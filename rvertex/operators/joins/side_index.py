@@ -241,6 +241,8 @@ class JoinSide:
             self._stored_runs += stored_runs(stored, frontier, self._on, self.holder, writes=False)
             rest = [batch for batch in batches if not self.holder.is_stored(batch)]
             table = pa.Table.from_batches(rest, table.schema)
+        for batch in table.to_batches():
+            self.holder.verify(batch)
         if table.nbytes >= _REFERENCED_MIN and are_mostly_alive(table, frontier):
             loaded = restored_rows(table, frontier, keys, self._on)
         else:

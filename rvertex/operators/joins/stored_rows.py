@@ -100,7 +100,7 @@ class StoredRows:
         return self.copied(rows.to_numpy())
 
     def copied(self, rows: np.ndarray, holder: Holder | None = None) -> pa.RecordBatch:
-        """Return a copy of these rows. ``holder`` drops memory pages after each batch."""
+        """Return a copy of these rows. ``holder`` verifies them, and drops pages of each batch."""
         if len(rows) == 0:
             return self.batches[0].select(self.names).slice(0, 0)
         at = rows if self._at is None else self._at.take(rows)
@@ -114,7 +114,10 @@ class StoredRows:
         for lo, hi in bounds if holder is None else holder.read_once(bounds):
             number = int(sorted_batch[lo])
             local = at.take(order[lo:hi]) - self._starts[number]
-            part = self.batches[number].select(self.names).take(pa.array(local))
+            part = self.batches[number].select(self.names)
+            if holder is not None:
+                holder.verify(part, local)
+            part = part.take(pa.array(local))
             parts.append(_without_unused(part))
         # Dictionaries differ from file to file. Caching joined ones would keep the files in use.
         joined = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
@@ -270,7 +273,7 @@ def stored_runs(
         is_last = i + 1 == len(batches)
         if not is_last and (writes or sum(b.num_rows for b in group) < _RUN_ROWS):
             continue
-        pairs = zip(*_numbers_of(group, on), strict=True)
+        pairs = zip(*_numbers_of(group, on, holder), strict=True)
         # Join few arrays at a time, since the budget is exceeded already
         hashes, ve = map(np.concatenate, pairs)
         alive = np.flatnonzero(ve > frontier)
@@ -359,10 +362,11 @@ def _without_unused(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _numbers_of(
-    batches: Sequence[pa.RecordBatch], on: Sequence[str]
+    batches: Sequence[pa.RecordBatch], on: Sequence[str], holder: Holder
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield, per batch, the hashes of the keys and the ends."""
+    """Yield, per batch, the hashes of the keys and the ends, both verified."""
     for batch in batches:
+        holder.verify(batch.select([*on, VE]))
         yield hash_rows([batch.column(name) for name in on]), numbers(batch.column(VE))
 
 
