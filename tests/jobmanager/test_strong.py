@@ -30,6 +30,7 @@ from rstream.items.batch import EVENT
 from tests.jobmanager.driver.test_job import PACE
 from tests.jobmanager.manager.test_instances import Drainer
 from tests.rooms import ROOT
+from tests.support.budget import one_in
 from tests.support.jobs import ROWS, WAIT_S, output_items, with_limits, write_events
 from tests.support.trouble import Disturber, Gate, cut_off
 
@@ -132,10 +133,7 @@ def durable(output: str) -> Rows:
 
 
 @pytest.mark.usefixtures("brittle_lines")
-@pytest.mark.parametrize(
-    "query",
-    [QUERIES[0], QUERIES[2], *(pytest.param(q, marks=pytest.mark.slow) for q in QUERIES[1::2])],
-)
+@pytest.mark.parametrize("query", one_in(4, QUERIES))
 def test_what_a_subscriber_saw_stays_when_hosts_are_lost(
     query: Callable[[str | Path], Query],
     events: Path,

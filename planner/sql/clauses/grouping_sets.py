@@ -15,6 +15,7 @@ from sqlglot import exp
 from planner.sql.clauses.grouping import group
 from planner.sql.clauses.grouping_keys import listed
 from planner.sql.clauses.set_operations import united
+from planner.sql.reading.forms.queries.engines.places import nodes_of
 from planner.sql.windows.in_windows import rows_of_union
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def _for_set(
 ) -> exp.Expr:
     """Return the value of a SELECT expression in the results of one set."""
     whole = exp.Paren(this=node.copy())
-    for part in list(whole.find_all(exp.Grouping, exp.GroupingId)):
+    for part in nodes_of(whole, exp.Grouping, exp.GroupingId):
         arguments = part.expressions or ([part.this] if part.this else keys)
         for key in arguments:
             if key not in keys:

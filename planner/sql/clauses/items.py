@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from planner.sql.expressions.scope import Rows, free_name
+from planner.sql.reading.forms.queries.engines.places import nodes_of
 from planner.sql.reading.forms.queries.one_row import NO_INPUT
 from planner.sql.reading.parsing import ANY_CASE
 from planner.sql.windows.in_windows import bound_of_expression, window_bounds
@@ -63,7 +64,7 @@ def items_of(node: exp.Select, scope: Scope, text: SqlText, *, named: bool) -> l
 
 def _of_columns(part: exp.Expr, scope: Scope, text: SqlText) -> list[exp.Expr]:
     """Return a copy of an expression for each column that DuckDB's ``COLUMNS(...)`` means."""
-    calls = list(part.find_all(exp.Columns))
+    calls = nodes_of(part, exp.Columns)
     if not calls:
         return [part]
     names = _columns_named(calls[0].this, scope, text)
@@ -72,7 +73,7 @@ def _of_columns(part: exp.Expr, scope: Scope, text: SqlText) -> list[exp.Expr]:
     made: list[exp.Expr] = []
     for name in names:
         whole = exp.Paren(this=part.copy())
-        for call in list(whole.find_all(exp.Columns)):
+        for call in nodes_of(whole, exp.Columns):
             column = exp.column(exp.to_identifier(name, quoted=True))
             column.this.meta.update(call.meta)
             call.replace(column)
@@ -149,7 +150,7 @@ def _with_aliases(items: list[Item], scope: Scope) -> list[Item]:
     made: list[Item] = []
     for item in items:
         node = exp.Paren(this=item.node.copy())
-        for column in list(node.find_all(exp.Column)):
+        for column in nodes_of(node, exp.Column):
             if column.find_ancestor(exp.Query) is not None:
                 continue
             if not column.table and column.name in known and not scope.candidates(column):

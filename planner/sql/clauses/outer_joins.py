@@ -23,6 +23,7 @@ from planner.logical.event_time import is_event_time
 from planner.sql.clauses.joins import and_parts, join_by, join_kind, split, using_key
 from planner.sql.expressions.scope import Scope, free_name, with_key_columns
 from planner.sql.expressions.time_between import IN, are_points, bounds_of_where
+from planner.sql.reading.forms.queries.engines.places import nodes_of
 from planner.sql.reading.grammar import as_sql
 from planner.sql.reading.literals import interval_us
 
@@ -165,7 +166,7 @@ def _is_key(part: exp.Expr, left: Scope, right: Scope) -> bool:
 
 
 def _owner(node: exp.Expr, left: Scope, right: Scope) -> str:
-    columns = list(node.find_all(exp.Column))
+    columns = nodes_of(node, exp.Column)
     if columns and all(left.candidates(c) and not right.candidates(c) for c in columns):
         return "left"
     if columns and all(right.candidates(c) and not left.candidates(c) for c in columns):

@@ -28,6 +28,7 @@ from planner.sql.expressions.aggregates import Aggregates, averages_whole, is_ag
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, free_name, with_key_columns
 from planner.sql.reading.errors import sql_type
+from planner.sql.reading.forms.queries.engines.places import nodes_of
 from planner.sql.reading.literals import interval_us, plain_value
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def over_frames(items: list[Item], scope: Scope, names: Names) -> tuple[list[Ite
     made: list[Item] = []
     for item in items:
         whole = exp.Paren(this=item.node.copy())
-        for node in () if item.star else list(whole.find_all(exp.Window)):
+        for node in () if item.star else nodes_of(whole, exp.Window):
             column = column_at(names_of[node], names.text.place(node))
             if averages_whole(node, Expressions(names.text, scope, names.functions)):
                 column = exp.cast(column, "BIGINT")

@@ -24,6 +24,7 @@ from planner.sql.clauses.outer_joins import flattened
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import InWindows, Scope, Visible, free_name, with_key_columns
 from planner.sql.reading.errors import SqlError
+from planner.sql.reading.forms.queries.engines.places import nodes_of
 from planner.sql.reading.grammar import WindowTable, as_sql
 from planner.sql.reading.literals import plain_value
 from planner.sql.windows.in_windows import OF_RANKS, refuse_windows, window_key
@@ -171,7 +172,7 @@ def ranked(
     ]
     if qualify is not None:
         whole = exp.Paren(this=qualify.this.copy())
-        for part in list(whole.find_all(exp.Window, exp.Column)):
+        for part in nodes_of(whole, exp.Window, exp.Column):
             if isinstance(part, exp.Column) and (part.table or part.name != called):
                 continue
             if isinstance(part, exp.Column) and source.candidates(part):

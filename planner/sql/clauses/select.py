@@ -38,6 +38,7 @@ from planner.sql.expressions.refusals import reject
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Rows, Scope, scope_of_rows
 from planner.sql.expressions.values import values_relation
+from planner.sql.reading.forms.queries.engines.places import nodes_of
 from planner.sql.reading.grammar import WindowTable
 from planner.sql.reading.row_patterns import MatchTable
 from planner.sql.windows.in_windows import (
@@ -349,7 +350,7 @@ def _tested(test: exp.Expr, scope: Scope, names: Names) -> Scope:
 def _with_exists_of_in(test: exp.Expr, scope: Scope, names: Names) -> exp.Expr:
     """Replace each ``IN (SELECT ...)`` in the condition by one EXISTS or several."""
     whole = exp.Paren(this=test.copy())
-    for node in list(whole.find_all(exp.In)):
+    for node in nodes_of(whole, exp.In):
         if node.args.get("query") is None or node.find_ancestor(exp.Select):
             continue
         if _is_as_good_as_false(node, whole) and not node.args.get("negate"):

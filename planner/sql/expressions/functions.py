@@ -17,6 +17,7 @@ from planner.api.expressions import Expr, ve, vs
 from planner.expressions.functions.calendar import UNITS
 from planner.sql.expressions import calls, containers
 from planner.sql.expressions.engines import catalogue
+from planner.sql.reading.forms.queries.engines.places import nodes_of
 from planner.sql.reading.hints import HINTS
 from planner.sql.reading.literals import interval_us, plain_value
 from planner.sql.reading.read_parts import READ
@@ -88,7 +89,7 @@ _WILD = {"%": ".*", "_": "."}
 
 def as_calls(statement: exp.Expr) -> exp.Expr:
     """Return the statement with calls by name for nodes of sqlglot that are compiled by name."""
-    for node in list(statement.find_all(exp.Func)):
+    for node in nodes_of(statement, exp.Func):
         name = type(node).sql_name().lower()
         if isinstance(node, exp.Anonymous | exp.AggFunc) or type(node) in READ:
             continue

@@ -19,6 +19,7 @@ from planner.logical.nodes import IntervalJoin
 from planner.logical.time_bounds import Span, span_of, span_of_keys
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, free_name
+from planner.sql.reading.forms.queries.engines.places import nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -139,7 +140,7 @@ def refuse_points(left: Scope, right: Scope, at: exp.Expr, names: Names, instead
 def _other_times(at: exp.Expr, left: Scope, right: Scope, names: Names) -> str:
     """Return why a comparison of times of both sides is no bound: not both are event times."""
     for part in at.find_all(*_PLAIN[:6]):
-        columns = list(part.find_all(exp.Column))
+        columns = nodes_of(part, exp.Column)
         sides = [[c for c in columns if _is_time_of(c, scope)] for scope in (left, right)]
         if all(sides):
             shown = " and ".join(names.text.written(side[0]) for side in sides)
@@ -157,7 +158,7 @@ def _is_of_both(part: exp.Expr, left: Scope, right: Scope) -> bool:
     """Return whether a condition compares columns of both sides and reads nothing else."""
     if not isinstance(part, _PLAIN) or part.find(exp.Query, exp.Subquery, exp.Exists):
         return False
-    columns = list(part.find_all(exp.Column))
+    columns = nodes_of(part, exp.Column)
     in_left = [bool(left.candidates(c)) for c in columns]
     in_right = [bool(right.candidates(c)) for c in columns]
     is_clear = all(one != other for one, other in zip(in_left, in_right, strict=True))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from planner.errors import InvalidPlanError
+from planner.sql.reading.forms.queries.engines.places import nodes_of
 
 if TYPE_CHECKING:
     from planner.sql.reading.parsing import SqlText
@@ -33,7 +34,7 @@ def bound(statements: list[exp.Expr], given: Parameters, text: SqlText) -> list[
         raise InvalidPlanError(f"params={given!r}: must be a dict for :name, or a list for ?")
     values: dict[Any, Any] = dict(given if isinstance(given, Mapping) else enumerate(given))
     wholes = [exp.Paren(this=statement) for statement in statements]
-    nodes = [node for whole in wholes for node in whole.find_all(exp.Placeholder)]
+    nodes = [node for whole in wholes for node in nodes_of(whole, exp.Placeholder)]
     unnamed = itertools.count()
     used: set[object] = set()
     for node in sorted(nodes, key=lambda node: node.meta["start"]):  # in order of the text

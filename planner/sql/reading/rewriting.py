@@ -18,7 +18,7 @@ from planner.sql.reading.forms.lambdas import with_pairs
 from planner.sql.reading.forms.lateral import with_laterals
 from planner.sql.reading.forms.operators import with_operators
 from planner.sql.reading.forms.queries.engine_forms import with_engine_forms
-from planner.sql.reading.forms.queries.engines.places import place
+from planner.sql.reading.forms.queries.engines.places import nodes_of, place
 from planner.sql.reading.forms.queries.generators import with_generators
 from planner.sql.reading.forms.queries.grouped_windows import with_grouped_windows
 from planner.sql.reading.forms.queries.json_built import with_json
@@ -69,7 +69,7 @@ def rewritten(statement: exp.Expr, text: SqlText) -> exp.Expr:
     with_operators(whole, text.engine.name, expression_of, text.error)
     with_pairs(whole, text.engine.name)
     with_forms(whole, text.engine.name, expression_of)
-    for select in list(whole.find_all(exp.Select)):
+    for select in nodes_of(whole, exp.Select):
         _name_windows(select, text)
         _windows_of_list(select)
         _group_windows(select, text)
@@ -77,9 +77,9 @@ def rewritten(statement: exp.Expr, text: SqlText) -> exp.Expr:
         with_grouped_windows(select)
         if text.engine.name == "ksqldb":
             as_ksqldb(select, text.error)
-    for node in list(whole.find_all(exp.Any, exp.All, exp.Anonymous)):
+    for node in nodes_of(whole, exp.Any, exp.All, exp.Anonymous):
         quantified(node)
-    for call in list(whole.find_all(exp.RegexpReplace)):
+    for call in nodes_of(whole, exp.RegexpReplace):
         _replaced(call, only_first=text.engine.replaces_first)
     result: exp.Expr = composed(whole).this
     result.parent = None
@@ -107,7 +107,7 @@ def _name_windows(select: exp.Select, text: SqlText) -> None:
     for named in clause:
         base = known.get(named.alias)
         known[named.name.lower()] = named if base is None else _merged(named, base)
-    for node in list(select.find_all(exp.Window)):
+    for node in nodes_of(select, exp.Window):
         if node.find_ancestor(exp.Select) is not select or not node.args.get("alias"):
             continue
         base = known.get(node.alias.lower())

@@ -8,6 +8,8 @@ from sqlglot import exp
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import TokenType
 
+from planner.sql.reading.forms.queries.engines.places import nodes_of
+
 if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
 
@@ -97,7 +99,7 @@ class RowPatterns(Parser):
         if self._match_text_seq("DEFINE"):
             node.set("define", self._parse_csv(self._parse_definition))
         self._is_in_match = before
-        for call in list(node.find_all(exp.First, exp.Last)):
+        for call in nodes_of(node, exp.First, exp.Last):
             made = RowOf(kind=exp.var(type(call).__name__.upper()), **call.args)
             made.meta.update(call.meta)
             call.replace(made)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from planner.sql.reading.forms.queries.engines.places import nodes_of
 from planner.sql.reading.forms.queries.stored_rows import DEFAULT, as_columns
 from planner.sql.reading.grammar import Descriptor, TableArgument, Watermark, WindowTable
 from planner.sql.reading.literals import type_length
@@ -140,7 +141,7 @@ def with_times(statements: Sequence[exp.Expr]) -> None:
     """Make the column over which the text has windows the time of a table that declares none."""
     times: dict[str, set[str]] = {}
     for statement in statements:
-        for node in statement.find_all(WindowTable):
+        for node in nodes_of(statement, WindowTable):
             held, time = (*node.expressions, None, None)[:2]
             if isinstance(held, TableArgument) and isinstance(time, Descriptor):
                 times.setdefault(held.this.name.lower(), set()).add(time.this.name.lower())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from planner.sql.reading.forms.queries.engines.places import nodes_of
 from planner.sql.reading.grammar import Watermark
 
 if TYPE_CHECKING:
@@ -25,15 +26,15 @@ def with_processing_times(statements: Sequence[exp.Expr], engine: str) -> None:
         schema = statement.this if isinstance(statement, exp.Create) else None
         if isinstance(schema, exp.Schema):
             _declared(schema, named)
-        for alias in statement.find_all(exp.Alias):
+        for alias in nodes_of(statement, exp.Alias):
             if _is_call(alias.this):
                 named.add(alias.alias)
     for statement in statements:
-        for version in statement.find_all(exp.Version):
+        for version in nodes_of(statement, exp.Version):
             time = version.args.get("expression")
             if isinstance(time, exp.Column) and time.name in named:
                 version.set("expression", _start(time))
-        for call in list(statement.find_all(exp.Anonymous)):
+        for call in nodes_of(statement, exp.Anonymous):
             if _is_call(call) and isinstance(call.parent, exp.Alias):
                 call.replace(_start(call))
 

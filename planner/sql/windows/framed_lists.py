@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import sqlglot
 from sqlglot import exp
 
+from planner.sql.reading.forms.queries.engines.places import nodes_of
 from planner.sql.reading.literals import interval_us, plain_value
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def value_of(window: exp.Window, text: SqlText) -> tuple[exp.Expr, Callable[[exp
 def filled(template: str, frame: exp.Expr) -> exp.Expr:
     """Fill a template with the list of a frame."""
     made = sqlglot.parse_one(template.replace("@s", _SOME))
-    for column in list(made.find_all(exp.Column)):
+    for column in nodes_of(made, exp.Column):
         if column.name == "@f":
             if column is made:
                 return frame.copy()

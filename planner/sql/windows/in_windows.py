@@ -21,6 +21,7 @@ from planner.durations import format_us
 from planner.logical.nodes import Join, Source, Union
 from planner.logical.nodes.source import ALWAYS_US, is_table
 from planner.sql.expressions.scope import Bound, InWindows, Rows, Scope, Visible, scope_of_rows
+from planner.sql.reading.forms.queries.engines.places import nodes_of
 from rstream.items.batch import VE, VS, int64_column, only_events
 from rstream.types import INF_TIME
 
@@ -114,7 +115,7 @@ def window_bounds(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
 
 def bound_of_expression(node: exp.Expr, scope: Scope) -> tuple[Bound, ...]:
     """Return an unknown bound for a value made of bounds only, as CAST(window_start AS DATE)."""
-    columns = list(node.find_all(exp.Column))
+    columns = nodes_of(node, exp.Column)
     bounds = [window_bounds(column, scope) for column in columns]
     has_times = any(call.name.lower() in ("vs", "ve") for call in node.find_all(exp.Anonymous))
     if not scope.in_windows.has_rows or not columns or not all(bounds) or has_times:

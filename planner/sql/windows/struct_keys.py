@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from sqlglot import exp
 
+from planner.sql.reading.forms.queries.engines.places import nodes_of
+
 if TYPE_CHECKING:
     from planner.sql.expressions.names import Names
     from planner.sql.expressions.scope import Scope
@@ -24,7 +26,7 @@ def with_fields_as_keys(node: exp.Select, scope: Scope, names: Names) -> exp.Sel
     for window in made.find_all(exp.Window):
         _split(window, "partition_by", scope, names)
     for part in made.expressions:
-        for column in list(part.find_all(exp.Column)):
+        for column in nodes_of(part, exp.Column):
             if column not in keys:
                 continue
             if fields := _fields(column, scope, names):

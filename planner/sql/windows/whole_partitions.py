@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.sql.reading.forms.queries.engines.places import place
+from planner.sql.reading.forms.queries.engines.places import nodes_of, place
 from planner.sql.reading.literals import plain_value
 from planner.sql.windows.framed_lists import follows, frame_of, value_of
 from planner.sql.windows.partition_lists import (
@@ -246,7 +246,7 @@ def _tested(made: exp.Select, own: list[str]) -> exp.Expr | None:
     if condition is None or condition.find(exp.Window) is not None:
         return None
     values = {part.alias: part.this for part in made.expressions if isinstance(part, exp.Alias)}
-    for column in list(condition.find_all(exp.Column)):
+    for column in nodes_of(condition, exp.Column):
         if column.name in values and column.name not in own and not column.table:
             column.replace(exp.Paren(this=values[column.name].copy()))
     made.set("qualify", None)

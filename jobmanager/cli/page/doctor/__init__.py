@@ -1,6 +1,4 @@
 """Diagnoses a job: its faults, since when, their causes and remedies. Pure."""
 
-from jobmanager.cli.page.doctor.case import Case, Finding
-from jobmanager.cli.page.doctor.examination import findings
-
-__all__ = ["Case", "Finding", "findings"]
+from jobmanager.cli.page.doctor.case import Case as Case, Finding as Finding
+from jobmanager.cli.page.doctor.examination import findings as findings

@@ -7,6 +7,8 @@ from functools import reduce
 
 from sqlglot import exp
 
+from planner.sql.reading.forms.queries.engines.places import nodes_of
+
 _DATE = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d(:\d\d(\.\d+)?)?)?")
 #: Functions whose arguments may be texts in Spark.
 _OF_DATES = (
@@ -21,7 +23,7 @@ _COLUMNS = {"EACH": ("key", "value"), "ELEMENTS": ("value",)}
 
 def with_clauses(whole: exp.Expr, engine: str) -> None:
     """Rewrite clauses of other engines in a statement."""
-    for select in list(whole.find_all(exp.Select)):
+    for select in nodes_of(whole, exp.Select):
         select.set("hint", None)  # a hint changes how a query runs, not its rows
         _order_all(select)
         for join in select.args.get("joins") or []:
@@ -29,24 +31,24 @@ def with_clauses(whole: exp.Expr, engine: str) -> None:
             _using(join, select)
         if engine == "ksqldb":
             _first_rows(select)
-    for call in list(whole.find_all(exp.Anonymous)) if engine == "spark" else ():
+    for call in nodes_of(whole, exp.Anonymous) if engine == "spark" else ():
         is_column = len(call.expressions) == 1 and isinstance(call.expressions[0], exp.Column)
         if call.name.upper() == "WINDOW_TIME" and is_column:
             call.replace(_last_instant(call))
-    for node in list(whole.find_all(exp.WithinGroup)):
+    for node in nodes_of(whole, exp.WithinGroup):
         call = node.this
         is_named = isinstance(call, exp.Anonymous) and call.name.upper() == "APPROX_PERCENTILE"
         if is_named and call.expressions:
             call.replace(exp.PercentileDisc(this=call.expressions[0]))
         elif isinstance(call, exp.ApproxQuantile):
             call.replace(exp.PercentileDisc(this=call.this))
-    for option in list(whole.find_all(exp.SchemaCommentProperty)):
+    for option in nodes_of(whole, exp.SchemaCommentProperty):
         option.pop()
     if engine == "spark":
         _as_spark(whole)
-    for definition in whole.find_all(exp.CTE):
+    for definition in nodes_of(whole, exp.CTE):
         definition.set("materialized", None)
-    for version in list(whole.find_all(exp.Version)):
+    for version in nodes_of(whole, exp.Version):
         time = version.args.get("expression")
         if isinstance(time, exp.Anonymous) and time.name.upper() == "PROCTIME":
             time.set("this", "vs")
@@ -58,7 +60,7 @@ def _as_spark(whole: exp.Expr) -> None:
     LISTAGG takes values of all types, functions of dates read texts such as ``'2016-08-31'``, and a
     subquery without LIMIT has no order.
     """
-    for call in list(whole.find_all(exp.Func)):
+    for call in nodes_of(whole, exp.Func):
         name = call.name if isinstance(call, exp.Anonymous) else call.sql_name()
         for part in list(call.iter_expressions()):
             is_text = isinstance(part, exp.Literal) and part.is_string
@@ -139,7 +141,7 @@ def _unnested(join: exp.Join, select: exp.Select) -> None:
 
 def _name_element(select: exp.Select, name: str) -> None:
     """Replace ``e`` of ``JSONB_ARRAY_ELEMENTS(x) AS e`` by its column ``value``."""
-    for column in list(select.find_all(exp.Column)):
+    for column in nodes_of(select, exp.Column):
         if column.name == name and not column.table and column.find_ancestor(exp.Select) is select:
             made = exp.column("value", table=name)
             for part in made.walk():

@@ -8,6 +8,8 @@ from __future__ import annotations
 import sqlglot
 from sqlglot import exp
 
+from planner.sql.reading.forms.queries.engines.places import nodes_of
+
 #: Templates: ``{y}`` and ``{x}`` are the arguments, ``{w}`` is a FILTER of rows with both.
 _REGRESSIONS: dict[type[exp.Expr], str] = {
     exp.RegrCount: "COUNT(*) {w}",
@@ -50,7 +52,7 @@ _MOVES: dict[str, type[exp.Binary]] = {"DATE_ADD": exp.Add, "DATE_SUB": exp.Sub}
 
 def composed(statement: exp.Expr) -> exp.Expr:
     """Rewrite aggregates that combine other aggregates in a statement."""
-    for node in list(statement.find_all(exp.Anonymous, *_REGRESSIONS)):
+    for node in nodes_of(statement, exp.Anonymous, *_REGRESSIONS):
         template = _REGRESSIONS.get(type(node)) or _NAMED.get(node.name.upper())
         if isinstance(node, exp.Anonymous) and node.name.upper() in _MOVES:
             _move(node)
@@ -115,7 +117,7 @@ def _filled(template: str, node: exp.Expr, condition: exp.Expr | None) -> exp.Ex
         f='FILTER (WHERE "@c")' if condition is not None else "",
     )
     made: exp.Expr = exp.Paren(this=sqlglot.parse_one(text))
-    for column in list(made.find_all(exp.Column)):
+    for column in nodes_of(made, exp.Column):
         if column.name.startswith("@"):
             value = given[column.name[1:]].copy()
             column.replace(value if type(value) is exp.Order else exp.Paren(this=value))

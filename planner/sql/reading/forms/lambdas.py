@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.sql.reading.forms.queries.engines.places import replaced
+from planner.sql.reading.forms.queries.engines.places import nodes_of, replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ _PAIR = "@pair"
 def with_pairs(statement: exp.Expr, engine: str) -> None:
     """Rewrite calls with lambdas over pairs in a statement."""
     for node in reversed(
-        list(statement.find_all(exp.Array, exp.Anonymous, exp.ArrayFilter, exp.Reduce))
+        nodes_of(statement, exp.Array, exp.Anonymous, exp.ArrayFilter, exp.Reduce)
     ):
         made = _made(node, engine)
         if made is not None:
@@ -62,7 +62,7 @@ def _listed(node: exp.Comprehension) -> exp.Expr:
 def _lambda(body: exp.Expr, name: exp.Expr) -> exp.Lambda:
     """Return ``name -> body``, where the body names its parameter as a column."""
     body = exp.Paren(this=body.copy())
-    for column in list(body.find_all(exp.Column)):
+    for column in nodes_of(body, exp.Column):
         if column.name == name.name and not column.table:
             column.replace(exp.to_identifier(name.name))
     return exp.Lambda(this=body, expressions=[exp.to_identifier(name.name)])
@@ -74,7 +74,7 @@ def _of_pair(given: exp.Expr, fields: Sequence[str]) -> exp.Lambda | None:
         return None
     names = {part.name: field for part, field in zip(given.expressions, fields, strict=True)}
     body = exp.Paren(this=given.this.copy())
-    for part in list(body.find_all(exp.Identifier)):
+    for part in nodes_of(body, exp.Identifier):
         around = part.parent
         is_field = isinstance(around, exp.Dot) and part.arg_key == "expression"
         if part.name in names and not is_field and not isinstance(around, exp.Column | exp.Lambda):

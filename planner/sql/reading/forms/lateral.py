@@ -10,12 +10,14 @@ from functools import reduce
 
 from sqlglot import exp
 
+from planner.sql.reading.forms.queries.engines.places import nodes_of
+
 _KEY, _NUMBER = "@key", "@number"
 
 
 def with_laterals(whole: exp.Expr) -> None:
     """Rewrite LATERAL joins in a statement as joins on a key."""
-    for select in list(whole.find_all(exp.Select)):
+    for select in nodes_of(whole, exp.Select):
         from_ = select.args.get("from_")
         outer = set() if from_ is None else {from_.this.alias_or_name}
         for join in select.args.get("joins") or []:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.sql.reading.forms.queries.engines.places import replaced
+from planner.sql.reading.forms.queries.engines.places import nodes_of, replaced
 from planner.sql.reading.forms.queries.engines.postgres import (
     COMPARISONS,
     OF_POSTGRES,
@@ -60,7 +60,7 @@ def with_operators(
         *(COMPARISONS if engine == "postgres" else ()),
         *(kind for kind in OF_POSTGRES if engine == "postgres" or kind not in _OF_JSON),
     )
-    for node in reversed(list(whole.find_all(*kinds))):
+    for node in reversed(nodes_of(whole, *kinds)):
         pattern = node.args.get("expression") if isinstance(node, exp.Glob) else None
         if isinstance(pattern, exp.Literal) and set("[\\") & set(str(pattern.this)):
             raise error(node, _NO_SETS)
@@ -71,7 +71,7 @@ def with_operators(
         if made is not None:
             replaced(node, made)
     if engine == "duckdb":
-        for node in reversed(list(whole.find_all(exp.Dot))):
+        for node in reversed(nodes_of(whole, exp.Dot)):
             if isinstance(node.expression, exp.Func):
                 replaced(node, _called(node, read))
 
@@ -129,7 +129,7 @@ def _of_bytes(node: exp.Encode) -> exp.Expr | None:
     is_digest = isinstance(held, _DIGESTS) or held.name.upper() in ("SHA256", "SHA512", "SHA224")
     if is_digest and form is not None and form.name.lower() == "hex":
         made: exp.Expr = held.copy()
-        for cast in list(made.find_all(exp.Cast)):
+        for cast in nodes_of(made, exp.Cast):
             if cast.to.is_type("VARBINARY"):
                 cast.replace(cast.this.copy())
         return made
@@ -207,7 +207,7 @@ def _called(node: exp.Dot, read: Callable[[str], exp.Expr]) -> exp.Expr:
     given = [value, *(part.copy() for part in more)]
     named = ", ".join(f'"@{place}"' for place in range(len(given)))
     made = read(f"{name}({named})")
-    for column in list(made.find_all(exp.Column)):
+    for column in nodes_of(made, exp.Column):
         if column.name.startswith("@") and column.name[1:].isdigit():
             column.replace(given[int(column.name[1:])])
     return made

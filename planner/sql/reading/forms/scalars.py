@@ -15,6 +15,7 @@ from sqlglot.errors import ParseError
 from planner.expressions.functions.texts.json_paths import json_operand
 from planner.sql.reading.forms.by_word import of_word
 from planner.sql.reading.forms.calls import WRAPPED
+from planner.sql.reading.forms.queries.engines.places import nodes_of
 from planner.sql.reading.forms.templates import NAMED, OF_ENGINE
 from planner.sql.reading.forms.templates.spark import MONTHS_LATER
 
@@ -92,7 +93,7 @@ _DATE_UNITS = {"YYYY": "YEAR", "YY": "YEAR", "MON": "MONTH", "MM": "MONTH"}
 def with_forms(statement: exp.Expr, engine: str, read: Callable[[str], exp.Expr]) -> exp.Expr:
     """Rewrite functions that have a template in a statement; ``read`` parses templates."""
     # inner calls first, so that outer templates get rewritten arguments
-    for node in reversed(list(statement.find_all(exp.Func))):
+    for node in reversed(nodes_of(statement, exp.Func)):
         template, given = (None, []) if node.meta.get(_DONE) else _of(node, engine)
         if template is not None:
             node.replace(_filled(read, engine, template, given, node))
@@ -372,13 +373,13 @@ def _filled(
     for place in range(len(given), 0, -1):
         text = text.replace(f"@{place}", f'"@{place}"')
     made: exp.Expr = exp.Paren(this=read(text))
-    for call in list(made.find_all(exp.Func)):
+    for call in nodes_of(made, exp.Func):
         if isinstance(call, exp.Anonymous) and call.name[1:] in _INTERNAL:
             call.set("this", f"@{call.name[1:].lower()}")
         elif _name_of(call) in native:
             call.meta[_DONE] = True
     with_forms(made, engine, read)
-    for column in list(made.find_all(exp.Column)):
+    for column in nodes_of(made, exp.Column):
         if column.name.startswith("@"):
             value = given[int(column.name[1:]) - 1]
             is_plain = isinstance(value, exp.Literal | exp.Column | exp.Func)

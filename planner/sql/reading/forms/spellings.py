@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.sql.reading.forms.queries.engines.places import place
+from planner.sql.reading.forms.queries.engines.places import nodes_of, place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ _SERIES = "GENERATE_SERIES in FROM takes whole numbers, at most 10,000 of them"
 
 def with_series_of_times(whole: exp.Expr) -> None:
     """Replace GENERATE_SERIES of literal times in FROM by their VALUES."""
-    for table in list(whole.find_all(exp.Table)):
+    for table in nodes_of(whole, exp.Table):
         call = table.this
         if type(call) is exp.GenerateSeries:
             ends = [call.args.get(part) for part in ("start", "end", "step")]
@@ -56,17 +56,17 @@ def spelled(whole: exp.Expr, engine: str, error: Error) -> None:
         SqlError: one of them has no other spelling.
     """
     if engine == "spark":
-        for field in list(whole.find_all(exp.JSONExtract)):
+        for field in nodes_of(whole, exp.JSONExtract):
             if field.args.get("variant_extract"):
                 path = exp.Literal.string(field.expression.sql().strip("'"))
                 read = exp.Anonymous(this="GET_JSON_OBJECT", expressions=[field.this.copy(), path])
                 place(read, field)
                 field.replace(read)
-    for call in whole.find_all(exp.RegexpReplace):
+    for call in nodes_of(whole, exp.RegexpReplace):
         new = call.args.get("replacement")
         if engine in ("spark", "flink") and isinstance(new, exp.Literal):
             new.set("this", _GROUP.sub(_group, str(new.this)))
-    for arrow in list(whole.find_all(exp.Lambda)) if engine == "postgres" else ():
+    for arrow in nodes_of(whole, exp.Lambda) if engine == "postgres" else ():
         body = arrow.this
         if isinstance(body, exp.Literal) and body.is_string and len(arrow.expressions) == 1:
             column = exp.column(arrow.expressions[0].copy())
@@ -75,13 +75,13 @@ def spelled(whole: exp.Expr, engine: str, error: Error) -> None:
             )
             place(made, arrow)
             arrow.replace(made)  # inside of a call, sqlglot parses the JSON arrow as a lambda
-    for select in list(whole.find_all(exp.Select)):
+    for select in nodes_of(whole, exp.Select):
         _rollup(select)
         _rows_of_list(select, engine, error)
-    for table in list(whole.find_all(exp.Table)):
+    for table in nodes_of(whole, exp.Table):
         if type(table.this) is exp.GenerateSeries:
             table.replace(_series(table, error))
-    for node in list(whole.find_all(exp.Is)):
+    for node in nodes_of(whole, exp.Is):
         if isinstance(node.expression, exp.JSON):
             given = [node.this.copy(), exp.Literal.string("$")]
             made = exp.Anonymous(this="JSON_EXISTS", expressions=given)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from planner.sql.reading.forms.queries.engines.places import replaced
+from planner.sql.reading.forms.queries.engines.places import nodes_of, replaced
 from planner.sql.reading.forms.queries.quantified import in_list
 from planner.sql.reading.forms.queries.statements import RefusedTokenError
 
@@ -30,29 +30,29 @@ _SLICES = ("SECOND", "MINUTE", "HOUR", "DAY")
 
 def with_warehouses(whole: exp.Expr) -> None:
     """Rewrite forms of BigQuery and Snowflake in a statement."""
-    for raw in list(whole.find_all(exp.RawString)):
+    for raw in nodes_of(whole, exp.RawString):
         replaced(raw, exp.Literal.string(raw.name))
-    for held in list(whole.find_all(exp.Bracket)):
+    for held in nodes_of(whole, exp.Bracket):
         _place_in_list(held)
-    for node in list(whole.find_all(exp.In)):
+    for node in nodes_of(whole, exp.In):
         unnest = node.args.get("unnest")
         if isinstance(unnest, exp.Unnest) and len(unnest.expressions) == 1:
             replaced(node, in_list(node.this, unnest.expressions[0]))
-    for agg in list(whole.find_all(exp.ArrayAgg)):
+    for agg in nodes_of(whole, exp.ArrayAgg):
         limit = agg.this
         if isinstance(limit, exp.Limit) and limit.this is not None:
             first = [exp.Literal.number(1), limit.expression.copy()]
             agg.set("this", limit.this.copy())
             made = exp.Anonymous(this="LIST_SLICE", expressions=[agg.copy(), *first])
             replaced(agg, made)
-    for sliced in list(whole.find_all(exp.TimeSlice)):
+    for sliced in nodes_of(whole, exp.TimeSlice):
         _slice(sliced)
-    for move in list(whole.find_all(*_MOVES)):
+    for move in nodes_of(whole, *_MOVES):
         if isinstance(move.expression, exp.Interval):  # TIMESTAMP_ADD(t, INTERVAL 1 DAY)
             kind = _MOVES[type(move)]
             moved = kind(this=move.this.copy(), expression=move.expression.copy())
             replaced(move, exp.Paren(this=moved))
-    for diff in list(whole.find_all(exp.TimestampDiff)):
+    for diff in nodes_of(whole, exp.TimestampDiff):
         unit = diff.args.get("unit")
         if unit is not None:  # with a unit it is TIMESTAMP_DIFF(later, earlier, MINUTE)
             given = [exp.Literal.string(unit.name), diff.expression.copy(), diff.this.copy()]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.sql.reading.forms.queries.engines.places import replaced
+from planner.sql.reading.forms.queries.engines.places import nodes_of, replaced
 from planner.sql.reading.forms.queries.intervals import lengths
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def with_engine_forms(whole: exp.Expr, engine: str, error: Error) -> None:
     """
     if not engine:
         return
-    for node in reversed(list(whole.find_all(*_FORMS))):
+    for node in reversed(nodes_of(whole, *_FORMS)):
         made = _FORMS[type(node)](node, engine, error)
         if made is not None and made is not node:
             replaced(node, made)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from sqlglot import exp
 
 from planner.expressions.functions.texts.json_paths import json_key
-from planner.sql.reading.forms.queries.engines.places import place
+from planner.sql.reading.forms.queries.engines.places import nodes_of, place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,11 +32,11 @@ def with_generators(whole: exp.Expr, error: _Error) -> None:
     for call in whole.find_all(exp.Anonymous):
         if call.name.upper() == "JSON_TUPLE":
             _check_json(call, error)
-    for view in list(whole.find_all(exp.Lateral)):
+    for view in nodes_of(whole, exp.Lateral):
         made = _listed(view.this)
         if made is not None:
             view.set("this", exp.Explode(this=made))
-    for select in list(whole.find_all(exp.Select)):
+    for select in nodes_of(whole, exp.Select):
         for part in list(select.expressions):
             _of_list(select, part, error)
 

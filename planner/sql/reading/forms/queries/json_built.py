@@ -10,7 +10,7 @@ import json
 
 from sqlglot import exp
 
-from planner.sql.reading.forms.queries.engines.places import replaced
+from planner.sql.reading.forms.queries.engines.places import nodes_of, replaced
 
 _AGGREGATES = ("JSON_ARRAYAGG", "JSON_OBJECTAGG")
 
@@ -19,7 +19,7 @@ def with_json(whole: exp.Expr, engine: str) -> None:
     """Rewrite JSON_OBJECT and JSON_ARRAY in a statement of Flink."""
     if engine != "flink":
         return
-    for node in list(whole.find_all(exp.JSONObject, exp.Anonymous)):
+    for node in nodes_of(whole, exp.JSONObject, exp.Anonymous):
         if _is_built(node) and not _is_inside(node):
             replaced(node, exp.Paren(this=_text(node)))
 

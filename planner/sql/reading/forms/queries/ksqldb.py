@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.sql.reading.forms.queries.engines.places import place
+from planner.sql.reading.forms.queries.engines.places import nodes_of, place
 from planner.sql.reading.forms.queries.window_calls import is_window_call
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def as_ksqldb(select: exp.Select, error: Callable[[exp.Expr, str], Exception]) -
         _list_bounds(select)
     _name_row_keys(select)
     gap = _session_gap(group)
-    for node in list(select.find_all(exp.Column)):
+    for node in nodes_of(select, exp.Column):
         named = _MILLISECONDS.get(node.name.upper())
         if named is None or node.find_ancestor(exp.Select) is not select:
             continue
@@ -65,7 +65,7 @@ def _name_row_keys(select: exp.Select) -> None:
     """Replace ROWKEY of a join, which is the value that both sides have."""
     joins = select.args.get("joins") or []
     equal = [e for join in joins[:1] for e in join.find_all(exp.EQ)]
-    for node in list(select.find_all(exp.Column)) if len(joins) == 1 and equal else ():
+    for node in nodes_of(select, exp.Column) if len(joins) == 1 and equal else ():
         if node.name.upper() == "ROWKEY" and not node.table:
             sides = [equal[0].this.copy(), equal[0].expression.copy()]
             made: exp.Expr = exp.Coalesce(this=sides[0], expressions=sides[1:])

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from sqlglot import exp
 
+from planner.sql.reading.forms.queries.engines.places import nodes_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
@@ -36,11 +38,11 @@ def with_queries(whole: exp.Expr, engine: str, error: _Error) -> None:
     Raises:
         SqlError: a name may mean two columns, or a clause behind a function is not supported.
     """
-    for select in list(whole.find_all(exp.Select)):
+    for select in nodes_of(whole, exp.Select):
         _values_of_laterals(select, error)
-    for held in whole.find_all(exp.Table, exp.Lateral):
+    for held in nodes_of(whole, exp.Table, exp.Lateral):
         _check_clauses(held, error)
-    for select in list(whole.find_all(exp.Select)):
+    for select in nodes_of(whole, exp.Select):
         from_ = select.args.get("from_")
         if from_ is None:
             select.set("from_", _one_row(select))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from planner.sql.reading.forms.queries.engines.places import place
+from planner.sql.reading.forms.queries.engines.places import nodes_of, place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -200,7 +200,7 @@ def with_own_functions(statements: Sequence[exp.Expr], error: Error) -> list[exp
     kept: list[exp.Expr] = []
     for statement in statements:
         whole = exp.Paren(this=statement)
-        for call in reversed(list(whole.find_all(exp.Anonymous)) if known else []):
+        for call in reversed(nodes_of(whole, exp.Anonymous) if known else []):
             if call.name.upper() in known:
                 call.replace(_called(known[call.name.upper()], call, error))
         if isinstance(whole.this, OwnFunction):
@@ -233,7 +233,7 @@ def _called(function: OwnFunction, call: exp.Anonymous, error: Error) -> exp.Exp
         raise error(call, f"{call.name} takes {len(function.expressions)} values, in their order")
     names = _names_of(function.expressions)
     made: exp.Expr = exp.Paren(this=function.args["body"].copy())
-    for node in list(made.find_all(exp.Column)):
+    for node in nodes_of(made, exp.Column):
         node.replace(exp.Paren(this=values[names[node.name.lower()]].copy()))
     if function.args.get("to") is not None:
         made = exp.cast(made, function.args["to"].copy())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from planner.sql.reading.forms.queries.engines.places import declared_file, place
+from planner.sql.reading.forms.queries.engines.places import declared_file, nodes_of, place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -74,7 +74,7 @@ def _has_columns(node: exp.Expr) -> bool:
     """Return whether a node is a CREATE of columns with types."""
     if not isinstance(node, exp.Create) or not isinstance(node.this, exp.Schema):
         return False
-    columns = list(node.this.find_all(exp.ColumnDef))
+    columns = nodes_of(node.this, exp.ColumnDef)
     is_typed = all(column.args.get("kind") is not None for column in columns)
     return is_typed and bool(columns) and node.expression is None
 
@@ -184,7 +184,7 @@ def _numbers(count: int) -> exp.Expr:
 
 def _with_values(statement: exp.Expr, error: Error) -> exp.Expr:
     """Replace VALUES with expressions by queries, and VALUES with a PIVOT by subqueries."""
-    for values in list(statement.find_all(exp.Values)):
+    for values in nodes_of(statement, exp.Values):
         pivots = values.args.get("pivots")
         if pivots:
             values.set("pivots", None)

@@ -1,8 +1,27 @@
-"""Gives new trees, which replace parts of a text, their place in the text for messages."""
+"""Finds the nodes of a parsed text, and gives new trees their place in the text for messages."""
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from sqlglot import exp
+
+N = TypeVar("N", bound=exp.Expr)
+
+
+def nodes_of(root: exp.Expr, *kinds: type[N]) -> list[N]:
+    """Return the nodes of these kinds in a tree, breadth first, in a fraction of sqlglot's time.
+
+    A statement is searched some hundred times, which took a third of its compilation.
+    """
+    nodes = [root]
+    for node in nodes:  # the list grows while it is read
+        for value in node.args.values():
+            if isinstance(value, exp.Expr):
+                nodes.append(value)
+            elif isinstance(value, list):
+                nodes += [part for part in value if isinstance(part, exp.Expr)]
+    return [node for node in nodes if isinstance(node, kinds)]
 
 
 def place(made: exp.Expr, at: exp.Expr) -> None:

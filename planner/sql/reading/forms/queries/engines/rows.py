@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import sqlglot
 from sqlglot import exp
 
+from planner.sql.reading.forms.queries.engines.places import nodes_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -133,7 +135,7 @@ def overlaps(node: exp.Overlaps, engine: str) -> exp.Expr | None:
 def _filled(text: str, values: dict[str, exp.Expr]) -> exp.Expr:
     """Return an expression with values for its columns ``"@name"``."""
     made = sqlglot.parse_one(text)
-    for column in list(made.find_all(exp.Column)):
+    for column in nodes_of(made, exp.Column):
         column.replace(values[column.name[1:]].copy())
     return made
 
