@@ -81,20 +81,26 @@ class EventOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FileOptions(EventOptions):
-    """The options of files, for Python (:meth:`planner.Stream.from_parquet`) and SQL."""
+class RowOptions(EventOptions):
+    """The options of files and topics."""
 
-    #: Types that override the types in the files.
+    #: Types that override the types in the files; the columns of messages.
     schema: SchemaLike | None = None
     #: What to do with rows that cannot become events.
     on_bad_row: OnBadRow = "fail"
     #: How far ahead of the clock a row may start; None: no limit.
     max_ahead: Duration | None = None
-    #: Whether the job also reads files that appear while it runs.
-    follow: bool = False
     #: The watermark of a partition that had no row for ``idle_after``.
     idle: Idle = "follow"
     idle_after: Duration = "2s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileOptions(RowOptions):
+    """The options of files, for Python (:meth:`planner.Stream.from_parquet`) and SQL."""
+
+    #: Whether the job also reads files that appear while it runs.
+    follow: bool = False
     #: How often a folder is listed.
     poll_every: Duration = "1s"
 
@@ -129,33 +135,38 @@ def file_source(format: Format, paths: Paths, given: FileOptions) -> Source:
     if format == "csv" and isinstance(given.vs, str):
         _check_delimiter(given.vs, inferred)
     payload = pa.schema([f for f in columns if f.name not in RESERVED])
-    origin, delay_us, quantile = delay_of(given.delay)
-    if given.late not in ("drop", "adjust", "error"):
-        raise InvalidPlanError(f'late={given.late!r}: choose one of "drop", "adjust", "error"')
     if isinstance(kind, Files):
         casts = tuple(schema_of(given.schema).names) if given.schema is not None else ()
         kind = replace(kind, casts=casts, folder_columns=folders)
-    spec = SourceSpec(
-        kind=kind,
-        path=SEVERAL.join(absolute(one) for one in path.split(SEVERAL)),
-        shown=shown,
-        schema=payload,
-        columns=columns,
-        vs=None if given.vs is None else time_source(given.vs, columns, "vs"),
-        ve=end_source(given.ve, columns),
+    places = [absolute(one) for one in path.split(SEVERAL)]
+    spec = SourceSpec(kind, SEVERAL.join(places), payload, columns, vs=None, shown=shown, live=live)
+    spec = with_rules(spec, given, given.vs)
+    return Source(spec, checked_partitions(given.partitions), label_of(path.split(SEVERAL)[0]))
+
+
+def with_rules(spec: SourceSpec, given: RowOptions, vs: TimeColumn | None) -> SourceSpec:
+    """Return the source with its rules for times, late rows and bad rows."""
+    origin, delay_us, quantile = delay_of(given.delay)
+    checked_choice("late", given.late, get_args(LatePolicy))
+    checked_choice("on_bad_row", given.on_bad_row, get_args(OnBadRow))
+    not_null = (
+        [f.name for f in given.schema if not f.nullable]
+        if isinstance(given.schema, pa.Schema)
+        else []
+    )
+    checks = Checks(given.on_bad_row, tuple(not_null), max_ahead_us=max_ahead_us(given.max_ahead))
+    if not spec.is_endless:
+        checks = replace(checks, latest_us=latest_us(given.max_ahead))
+    return replace(
+        spec,
+        vs=None if vs is None else time_source(vs, spec.columns, "vs"),
+        ve=end_source(given.ve, spec.columns),
         delay_us=delay_us,
         delay_origin=origin,
         delay_quantile=quantile,
         late=given.late,
-        checks=Checks(
-            on_bad_row=checked_on_bad_row(given.on_bad_row),
-            not_null=not_null_columns(given.schema),
-            max_ahead_us=max_ahead_us(given.max_ahead),
-            latest_us=latest_us(None if given.follow else given.max_ahead),
-        ),
-        live=live,
+        checks=checks,
     )
-    return Source(spec, checked_partitions(given.partitions), label_of(path.split(SEVERAL)[0]))
 
 
 def kind_of(format: Format, given: FileOptions) -> SourceKind:
@@ -202,17 +213,19 @@ def _live(given: FileOptions, kind: SourceKind) -> Live:
             f"follow=True with delay={given.delay!r}: live sources need an explicit delay; "
             'set how far rows may be out of order, such as delay="10s"'
         )
-    idle, after_us = checked_idle(given.idle), idle_after_us(given.idle_after)
+    live = live_of(given)
     every_us = positive_duration_us(given.poll_every, what="poll_every")
     if not isinstance(kind, Files):
-        return Live(idle, after_us)
+        return live
     partitions = checked_partitions(given.partitions) or 1
-    return LiveFolder(idle, after_us, partitions=partitions, poll_every_us=every_us)
+    rules = (live.idle, live.idle_after_us)
+    return LiveFolder(*rules, partitions=partitions, poll_every_us=every_us)
 
 
-def not_null_columns(schema: SchemaLike | None) -> tuple[str, ...]:
-    """Return the columns of a schema that must have values."""
-    return tuple(f.name for f in schema if not f.nullable) if isinstance(schema, pa.Schema) else ()
+def live_of(given: RowOptions) -> Live:
+    """Return the rule for partitions without rows."""
+    checked_choice("idle", given.idle, get_args(Idle))
+    return Live(given.idle, positive_duration_us(given.idle_after, what="idle_after"))
 
 
 def checked_rows(
@@ -258,31 +271,15 @@ def checked_encoding(encoding: str) -> str:
         ) from None
 
 
-def checked_on_bad_row(policy: OnBadRow) -> OnBadRow:
-    """Check what to do with bad rows.
+def checked_choice(what: str, value: object, allowed: Sequence[str]) -> None:
+    """Check the value of an option.
 
     Raises:
-        InvalidPlanError: there is no such policy.
+        InvalidPlanError: there is no such choice.
     """
-    if policy not in get_args(OnBadRow):
-        raise InvalidPlanError(f'on_bad_row={policy!r}: choose "fail", "skip", "dead_letter"')
-    return policy
-
-
-def checked_idle(idle: Idle) -> Idle:
-    """Check the watermark that a silent partition gets.
-
-    Raises:
-        InvalidPlanError: there is no such policy.
-    """
-    if idle not in ("follow", "clock", "wait"):
-        raise InvalidPlanError(f'idle={idle!r}: choose one of "follow", "clock", "wait"')
-    return idle
-
-
-def idle_after_us(idle_after: Duration) -> int:
-    """Return the time without a row after which a partition is idle, us."""
-    return positive_duration_us(idle_after, what="idle_after")
+    if value not in allowed:
+        names = ", ".join(f'"{name}"' for name in allowed)
+        raise InvalidPlanError(f"{what}={value!r}: choose one of {names}")
 
 
 def delay_of(delay: Duration) -> tuple[DelayOrigin, int, float | None]:

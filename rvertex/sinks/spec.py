@@ -351,8 +351,7 @@ def name_of(spec: SinkSpec) -> str:
 
 def keeps_refused(spec: SinkSpec) -> bool:
     """Return whether rows that the destination refuses go to dead letters."""
-    # specs of older plans have no such field
-    return getattr(spec, "on_bad_row", "fail") == "dead_letter"
+    return spec.on_bad_row == "dead_letter"
 
 
 def takes_changes(spec: SinkSpec) -> bool:
@@ -378,7 +377,7 @@ def rows_of(spec: SinkSpec, schema: pa.Schema) -> pa.Schema:
     Raises:
         InvalidSinkError: a column has the name of the column for the kind of change.
     """
-    if not getattr(spec, "changes", False):
+    if not spec.changes:
         return schema
     if OP in schema.names:
         reason = f"changes=True adds the column {OP!r}, and the query has one: rename it"

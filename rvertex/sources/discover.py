@@ -22,7 +22,7 @@ from rvertex.sources.formats.parquet import folder_types
 from rvertex.sources.formats.registry import FORMATS
 from rvertex.sources.formats.rows.column_names import check_unique_fields
 from rvertex.sources.formats.rows.folders import folder_columns
-from rvertex.sources.spec import PlanItems, SourcePartition, Unit
+from rvertex.sources.spec import Files, PlanItems, SourcePartition, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,7 +89,7 @@ def infer_columns(kind: SourceKind, path: str) -> tuple[pa.Schema, tuple[str, ..
         SourceNotFoundError, CorruptSourceError, SourceSchemaError: naming the file.
     """
     format, inferred = kind.format, FORMATS[kind.format]
-    if not inferred.has_files:
+    if not isinstance(kind, Files):
         return inferred.columns(path, kind), ()
     there = list(list_files(format, path))
     files = iter(there)

@@ -20,7 +20,7 @@ import pyarrow as pa
 from rstream.errors import StoreError
 from rstream.store.blobs import open_store
 from rvertex.errors import SourceChangedError, SourceNotFoundError, SourceVanishedError
-from rvertex.sources.spec import KINDS
+from rvertex.sources.spec import Csv, Json, Parquet
 from rvertex.sources.versions import (
     SEVERAL,
     absolute,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rvertex.sources.versions import FileVersion
 
 #: File suffixes by format. A format without an entry reads files of any name.
-SUFFIXES = {kind.format: kind.suffixes for kind in KINDS if kind.suffixes}
+SUFFIXES = {kind.format: kind.suffixes for kind in (Parquet, Csv, Json)}
 _FORMAT_OF = {suffix: format for format, known in SUFFIXES.items() for suffix in known}
 #: Error codes for a deleted or renamed file, and for a link to nothing or to itself.
 _GONE = (errno.ENOENT, errno.ELOOP)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -12,18 +11,14 @@ from rstream.items.batch import item_schema
 from rvertex.sources.spec import (
     Checks,
     Csv,
-    Idle,
     Json,
     Live,
     LiveFolder,
-    OnBadRow,
-    OnLost,
     Parquet,
     PlanItems,
     PushedRows,
     SourceKind,
     Streams,
-    TakenFiles,
     Text,
     Topic,
     TopicPlace,
@@ -32,30 +27,12 @@ from rvertex.sources.spec import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_NULLS = ",NA,N/A,NULL,null,NaN,nan,None"
-
-
-@dataclass(frozen=True, slots=True)
-class FormerLog:
-    """The former ``LogSpec``."""
-
-    idle: Idle = "follow"
-    idle_after_us: int = 2_000_000
-    on_lost: OnLost = "fail"
-    on_error: OnBadRow = "fail"
-    skew_us: int | None = None
-    max_ahead_us: int | None = None
-    is_bounded: bool = False
-    taken_files: TakenFiles = "unchanged"
-    encoding: str = ""
-    config: tuple[tuple[str, str], ...] = ()
-
 
 def converted(former: Mapping[str, Any]) -> dict[str, Any]:
     """Return the present fields for the former fields of a source."""
     left = {"latest_us": None, "options": (), "items": None, "wanted": (), "log": None, **former}
     options: dict[str, Any] = dict(left.pop("options"))
-    log: FormerLog | None = left.pop("log")
+    log: Any = left.pop("log")
     kind = _kind(left, options, log)
     policy, ahead_us = options.get("on_bad_row", "fail"), options.get("max_ahead_us")
     if log is not None:
@@ -70,7 +47,7 @@ def converted(former: Mapping[str, Any]) -> dict[str, Any]:
     return {**left, "kind": kind, "checks": checks}
 
 
-def _kind(left: dict[str, Any], options: dict[str, Any], log: FormerLog | None) -> SourceKind:
+def _kind(left: dict[str, Any], options: dict[str, Any], log: Any) -> SourceKind:
     """Return the kind; its fields are removed from ``left``."""
     names = ("casts", "given", "folder_columns", "folders")
     files = {name: left.pop(name) for name in names if name in left}
@@ -80,8 +57,8 @@ def _kind(left: dict[str, Any], options: dict[str, Any], log: FormerLog | None) 
         case "parquet":
             return Parquet(wanted, **files)
         case "csv":
-            nulls = tuple(options.get("null_values", _NULLS).split(","))
-            return Csv(options.get("delimiter", ","), nulls, encoding, **files)
+            nulls = tuple(options["null_values"].split(","))
+            return Csv(options["delimiter"], nulls, encoding, **files)
         case "json":
             return Json(encoding, **files)
         case "text":
@@ -94,7 +71,6 @@ def _kind(left: dict[str, Any], options: dict[str, Any], log: FormerLog | None) 
             return Streams()
         case "log":
             return PushedRows()
-    assert log is not None, "a topic is live"
     return Topic(
         log.encoding,
         log.config,
@@ -107,9 +83,9 @@ def _kind(left: dict[str, Any], options: dict[str, Any], log: FormerLog | None) 
 
 
 def _place(text: str) -> TopicPlace:
-    kind, _, value = text.partition(":")
-    if kind == "time":
-        return int(value)
-    if kind == "offsets":
-        return tuple(sorted((int(p), offset) for p, offset in json.loads(value).items()))
-    return "latest" if text == "latest" else "earliest"
+    if text.startswith("time:"):
+        return int(text.removeprefix("time:"))
+    if text in ("earliest", "latest"):
+        return cast("TopicPlace", text)
+    offsets = json.loads(text.removeprefix("offsets:"))
+    return tuple(sorted((int(p), offset) for p, offset in offsets.items()))

@@ -236,17 +236,6 @@ class Topic(SourceKind):
 
 
 _NO_FILES = Files()
-#: All kinds of sources.
-KINDS: tuple[type[SourceKind], ...] = (
-    Parquet,
-    Csv,
-    Json,
-    Text,
-    PlanItems,
-    Streams,
-    PushedRows,
-    Topic,
-)
 
 
 @dataclass(frozen=True, slots=True)

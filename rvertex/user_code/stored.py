@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 from dataclasses import MISSING, fields, is_dataclass
 from importlib import import_module
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from rvertex.user_code.errors import StoredRecordError
@@ -29,7 +30,7 @@ PACKAGES = ("rstream", "rvertex", "planner", "jobmanager")
 MOVED: dict[tuple[str, str], tuple[str, str]] = {
     ("planner.physical.plan", name): ("planner.physical.outputs", name)
     for name in ("OutputPart", "PlanOfOutputs")
-} | {("rvertex.sources.spec", "LogSpec"): ("rvertex.sources.former", "FormerLog")}
+} | {("rvertex.sources.spec", "LogSpec"): ("types", "SimpleNamespace")}
 #: Fields of earlier releases that are ignored, as pairs of class name and field name.
 RETIRED: set[tuple[str, str]] = set()
 #: Module and name of a function that returns a class's present fields for its former fields.
@@ -63,6 +64,8 @@ def rebuilt(kind: type, named: Mapping[str, Any]) -> Any:
     Raises:
         StoredRecordError: this release cannot read the record.
     """
+    if kind is SimpleNamespace:
+        return kind(**named)
     made: Any = object.__new__(kind)
     declared = {f.name: f for f in fields(kind)}
     if named.keys() - declared.keys() and kind.__name__ in CONVERTED:

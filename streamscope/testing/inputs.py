@@ -11,13 +11,13 @@ import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pyarrow as pa
 
 from planner.api.names import checked_label
-from planner.api.sources import SchemaLike, checked_on_bad_row
+from planner.api.sources import SchemaLike, checked_choice
 from planner.api.stream import Query, Stream
 from planner.durations import Duration, duration_us
 from planner.errors import UnknownColumnError
@@ -33,7 +33,7 @@ from rstream.items.batch import EVENT, KIND, RESERVED, VE, VS, empty_events
 from rstream.items.exact import exact_rows
 from rvertex.sources.events import faults_of
 from rvertex.sources.formats.rows.bad_rows import BadRow, with_bad
-from rvertex.sources.spec import Checks, Json, SourceSpec
+from rvertex.sources.spec import Checks, Json, OnBadRow, SourceSpec
 from streamscope.testing.tables import Table, rows, time_of, value_of
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from planner.logical.nodes import LogicalNode
     from planner.logical.traversal import Shared
     from planner.physical.plan import PhysicalPlan
-    from rvertex.sources.spec import LatePolicy, OnBadRow
+    from rvertex.sources.spec import LatePolicy
 
 #: A query: SQL, a function of streams, a ``Stream`` or a ``Query``.
 QueryLike = Any
@@ -76,7 +76,7 @@ class Input:
         if self.vs is not None and self.vs not in payload.names:
             raise UnknownColumnError(self.vs, tuple(payload.names), "vs")
         added = [n for n in (vs, ve) if n is not None and n not in payload.names]
-        bad = checked_on_bad_row(self.on_bad_row)
+        checked_choice("on_bad_row", self.on_bad_row, get_args(OnBadRow))
         return SourceSpec(
             kind=Json(),
             path=name,
@@ -86,7 +86,7 @@ class Input:
             ve=ve,
             delay_us=0 if self.delay is None else duration_us(self.delay, what="delay"),
             late=self.late,
-            checks=Checks(on_bad_row=bad),
+            checks=Checks(self.on_bad_row),
         )
 
 

@@ -13,24 +13,17 @@ from planner.api.expressions import col
 from planner.api.inputs.keywords import keywords_of
 from planner.api.sources import (
     AUTO,
-    SchemaLike,
-    TimeColumn,
-    checked_idle,
-    checked_on_bad_row,
+    RowOptions,
+    checked_choice,
     checked_partitions,
-    delay_of,
-    end_source,
-    idle_after_us,
     label_of,
-    not_null_columns,
+    live_of,
     nullable,
-    time_source,
+    with_rules,
 )
 from planner.durations import (
     Duration,
     Time,
-    latest_us,
-    max_ahead_us,
     positive_duration_us,
     time_us,
 )
@@ -54,13 +47,13 @@ from rvertex.sources.logs.decode.choose import REGISTRY_URL
 from rvertex.sources.logs.decode.messages import METADATA, TIMESTAMP
 from rvertex.sources.logs.kafka.options import SERVERS, owned, topic_fault
 from rvertex.sources.logs.kafka.subjects import registered_columns
-from rvertex.sources.spec import Checks, LatePolicy, Live, OnBadRow, OnLost, SourceSpec, Topic
+from rvertex.sources.spec import OnLost, SourceSpec, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from planner.api.expressions import Expr
-    from rvertex.sources.spec import Idle, TopicPlace
+    from rvertex.sources.spec import TopicPlace
 
 MessageFormat = Literal["json", "avro", "arrow", "bytes", "debezium-json", "debezium-avro"]
 _DEBEZIUM = ("debezium-json", "debezium-avro")
@@ -71,41 +64,31 @@ _TIMES_OF_CHANGES = {"timestamp": TIMESTAMP, "ts_ms": CHANGE_TIME, "source.ts_ms
 #: Where to start or stop: "earliest", "latest", a time, or an offset for each partition.
 Place: TypeAlias = Time | Mapping[int, int]
 _VALUE = pa.schema([("value", pa.binary())])
-_LATE = get_args(LatePolicy)
 _METADATA_PREFIX = "kafka_"
 _NAMES_OF_METADATA = tuple(name.removeprefix(_METADATA_PREFIX) for name in METADATA.names)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaOptions:
-    """The options of a topic, for Python (:meth:`planner.Stream.from_kafka`) and SQL."""
+@dataclass(frozen=True, kw_only=True)
+class KafkaOptions(RowOptions):
+    """The options of a topic, for Python (:meth:`planner.Stream.from_kafka`) and SQL.
+
+    ``vs`` may be "timestamp": the record's time, unless a column has that name. ``schema``: with
+    Avro also an Avro schema, as JSON or a dict; with bytes the default is ``value`` alone.
+    """
 
     servers: str
-    #: A column, an expression, or "timestamp": the record's time, unless a column has that name.
-    vs: TimeColumn
-    #: With Avro also an Avro schema, as JSON or a dict. With bytes the default is ``value`` alone.
-    schema: SchemaLike | None = None
     format: MessageFormat = "json"
     #: Key columns of a table: a message is the new row of its key, or deletes it.
     key: str | Sequence[str] = ()
-    ve: TimeColumn | Duration | None = None
-    delay: Duration | None = None
-    late: LatePolicy = "drop"
-    idle: Idle = "follow"
-    idle_after: Duration = "2s"
     start: Place = "earliest"
     until: Place | None = None
-    on_bad_row: OnBadRow = "fail"
     on_lost: OnLost = "fail"
     #: Columns to add, such as ``kafka_key``: some of "key", "headers", "timestamp", "partition",
     #: "offset".
     metadata: Sequence[str] = ()
     skew: Duration | None = None
-    #: How far ahead of the wall clock a row may start; None: no limit.
-    max_ahead: Duration | None = None
     #: How long the brokers may be unreachable before the job fails; None: no limit.
     away_max: Duration | None = None
-    partitions: int | None = None
     config: Mapping[str, str] | None = field(default=None, repr=False)
 
     @property
@@ -178,7 +161,7 @@ def kafka_source(topic: str, given: KafkaOptions) -> Source:
     names = [_METADATA_PREFIX + name for name in given.metadata]
     deleted = [CHANGE_COLUMNS.field(DELETED)] if given.keys else []
     payload = pa.schema([*values, *deleted, *(METADATA.field(name) for name in names)])
-    vs: TimeColumn = given.vs
+    vs = given.vs
     if given.format in _DEBEZIUM:
         vs = _TIMES_OF_CHANGES[str(given.vs)]
     elif isinstance(vs, str) and vs == "timestamp" and "timestamp" not in values.names:
@@ -186,31 +169,19 @@ def kafka_source(topic: str, given: KafkaOptions) -> Source:
     # All columns that times may be computed from; unused ones are not read.
     times = [f for f in CHANGE_COLUMNS if f.name != DELETED and given.format in _DEBEZIUM]
     columns = pa.schema([*values, *deleted, *times, *METADATA])
-    _, delay_us, quantile = delay_of("0s" if given.delay is None else given.delay)
+    skew = None if given.skew is None else positive_duration_us(given.skew, what="skew")
     spec = SourceSpec(
         kind=_kind(given, avro_schema),
         path=f"kafka://{given.servers}/{topic}",
         shown=f"topic {topic}",
         schema=payload,
         columns=columns,
-        vs=time_source(vs, columns, "vs"),
-        ve=end_source(given.ve, columns),
-        delay_us=delay_us,
-        delay_quantile=quantile,
-        late=given.late,
-        checks=Checks(
-            on_bad_row=given.on_bad_row,
-            not_null=not_null_columns(given.schema),
-            max_ahead_us=max_ahead_us(given.max_ahead) if given.until is None else None,
-            latest_us=None if given.until is None else latest_us(given.max_ahead),
-        ),
-        live=Live(
-            idle=checked_idle(given.idle),
-            idle_after_us=idle_after_us(given.idle_after),
-            on_lost=given.on_lost,
-            skew_us=None if given.skew is None else positive_duration_us(given.skew, what="skew"),
-        ),
+        vs=None,
+        live=replace(live_of(given), on_lost=given.on_lost, skew_us=skew),
     )
+    spec = with_rules(spec, given, vs)
+    if not spec.is_endless:
+        spec = replace(spec, checks=replace(spec.checks, max_ahead_us=None))
     needed = {name for time in (spec.vs, spec.ve) for name in columns_of(time)}
     read = pa.schema([f for f in columns if f.name in {*payload.names, *needed}])
     return Source(
@@ -228,12 +199,10 @@ def _check(topic: str, given: KafkaOptions) -> None:
             f"from_kafka with delay={given.delay!r}: live sources need an explicit delay; "
             'set how far rows of a partition may be out of order, such as delay="10s"'
         )
-    _check_choice("format", given.format, get_args(MessageFormat))
-    _check_choice("late", given.late, _LATE)
-    checked_on_bad_row(given.on_bad_row)
-    _check_choice("on_lost", given.on_lost, get_args(OnLost))
+    checked_choice("format", given.format, get_args(MessageFormat))
+    checked_choice("on_lost", given.on_lost, get_args(OnLost))
     for name in given.metadata:
-        _check_choice("metadata", name, _NAMES_OF_METADATA)
+        checked_choice("metadata", name, _NAMES_OF_METADATA)
     for name, value in given.settings.items():
         reason = owned(name)
         if reason is not None:
@@ -273,12 +242,6 @@ def _check_key(topic: str, given: KafkaOptions, values: pa.Schema) -> None:
             f"vs={given.vs!r}: a deletion has only the old row, so a column cannot be the "
             f"time of a change; choose one of {allowed}"
         )
-
-
-def _check_choice(what: str, value: object, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        names = ", ".join(f'"{name}"' for name in allowed)
-        raise InvalidPlanError(f"{what}={value!r}: choose one of {names}")
 
 
 def _values(topic: str, given: KafkaOptions) -> tuple[pa.Schema, str]:

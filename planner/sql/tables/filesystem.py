@@ -34,6 +34,7 @@ from planner.sql.tables.options import (
 from planner.sql.tables.table import STREAM, Connector, Sink, Source
 from rvertex.sources.discover import infer_schema
 from rvertex.sources.files import SUFFIXES, format_of
+from rvertex.sources.formats.rows.text_encoding import UTF_8
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -61,9 +62,9 @@ class FileSource:
     delay: int | str = option("delay", read=delay, default=AUTO)
     late: LatePolicy = option("late", read=choice(_LATE), default="drop")
     partitions: int | None = option("partitions", "scan.parallelism", read=count, default=None)
-    delimiter: str | None = option("delimiter", "csv.field-delimiter", "sep", default=None)
-    null_values: str | None = option("null_values", "csv.null-literal", default=None)
-    encoding: str | None = option("encoding", default=None)
+    delimiter: str = option("delimiter", "csv.field-delimiter", "sep", default=",")
+    null_values: str = option("null_values", "csv.null-literal", default="")
+    encoding: str = option("encoding", default=UTF_8)
     has_header: bool = option("header", read=truth, default=True)
     has_no_header: bool = option("without_header", read=truth, default=False)
     on_bad_row: OnBadRow = option("on_bad_row", read=choice(_ON_BAD_ROW), default="fail")
@@ -104,7 +105,7 @@ def read_files(table: Table, options: FileSource) -> Stream:
         return _fixed_source(table, options, format_)
     if options.vs is None and table.columns.watermark is None and not options.static:
         keeps = table.text.engine.keeps_rows or is_keyed(
-            table, format_, options.path, options.delimiter or ","
+            table, format_, options.path, options.delimiter
         )
         if not keeps or _live(options)["follow"]:
             raise table.no_time()
@@ -113,15 +114,8 @@ def read_files(table: Table, options: FileSource) -> Stream:
         for name in ("delimiter", "csv.field-delimiter", "null_values", "csv.null-literal"):
             if name in table.given.values:
                 raise table.given.error(name, "only CSV has a delimiter and null_values")
-    if format_ == "parquet" and options.encoding is not None:
+    if format_ == "parquet" and "encoding" in table.given.values:
         raise table.given.error("encoding", "only text, as CSV and JSON, has an encoding")
-    csv: dict[str, Any] = {}
-    if options.encoding is not None:
-        csv["encoding"] = options.encoding
-    if options.delimiter is not None:
-        csv["delimiter"] = options.delimiter
-    if options.null_values is not None:
-        csv["null_values"] = options.null_values.split(",")
     plain = CsvOptions(
         vs=None,
         delay=options.delay,
@@ -130,7 +124,9 @@ def read_files(table: Table, options: FileSource) -> Stream:
         on_bad_row="skip" if options.ignores_errors else options.on_bad_row,
         max_ahead=options.max_ahead,
         **_live(options),
-        **csv,
+        delimiter=options.delimiter,
+        null_values=options.null_values.split(","),
+        encoding=options.encoding,
     )
     with table.text.located(table.given.values["path"]):
         inferred = infer_schema(kind_of(format_, plain), options.path)

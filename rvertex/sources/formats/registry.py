@@ -60,8 +60,6 @@ class SourceFormat:
     reader: Callable[[SourceSpec, int], UnitReader]
     #: Processor time to decode a row, us.
     row_us: float
-    #: Whether a source consists of files, which are listed when the job is planned.
-    has_files: bool = True
 
 
 def _files(spec: SourceSpec) -> dict[str, FileVersion]:
@@ -117,7 +115,6 @@ FORMATS: dict[Format, SourceFormat] = {
         units=item_units,
         reader=lambda spec, _: ItemUnits(spec),
         row_us=0.02,
-        has_files=False,
     ),
     "rstream": SourceFormat(
         kind=Streams,
@@ -125,7 +122,6 @@ FORMATS: dict[Format, SourceFormat] = {
         units=lambda spec: stream_units(spec.path),
         reader=lambda spec, _: RStreamUnits(spec),
         row_us=0.02,
-        has_files=False,
     ),
     "log": SourceFormat(
         kind=PushedRows,
@@ -133,6 +129,5 @@ FORMATS: dict[Format, SourceFormat] = {
         units=lambda spec: log_units(spec.path),
         reader=lambda spec, _: LogUnits(spec),
         row_us=0.02,
-        has_files=False,
     ),
 }

@@ -101,7 +101,7 @@ def test_bytes_are_one_column() -> None:
         ),
         ({"format": "bytes"}, "must have one column"),
         ({"metadata": ("topic",)}, "metadata='topic': choose one of"),
-        ({"on_bad_row": "ignore"}, 'choose "fail", "skip", "dead_letter"'),
+        ({"on_bad_row": "ignore"}, 'choose one of "fail", "skip", "dead_letter"'),
         ({"on_lost": "ignore"}, 'one of "fail", "skip"'),
         ({"idle": "never"}, "idle='never'"),
         ({"late": "keep"}, "late='keep'"),
