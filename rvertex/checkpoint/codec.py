@@ -18,7 +18,6 @@ an unknown field is ignored.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -38,6 +37,7 @@ from rvertex.checkpoint.header import (
     ENCODER,
     Header,
     Inline,
+    MappedPart,
     Part,
     Replay,
     State,
@@ -356,8 +356,8 @@ def _fetch_parts(
                 raise CorruptCheckpointError(name, f"its part {path} is gone")
             if unverified is not None and isinstance(blob, pa.Buffer) and part.head_bytes:
                 part.require_head(blob, name)
-                check = partial(part.require_block, data=blob, checkpoint=name)
-                unverified.add(blob, part.block_bytes or part.size_bytes, check)
+                mapped = MappedPart(part, blob, name)
+                unverified.add(blob, mapped.block_bytes, mapped.check)
             else:
                 part.require(blob, name)
             fetched[path] = part, place(blob, size)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ from rvertex.errors import CorruptCheckpointError
 CHECKSUM_BYTES = 16
 #: Bytes of a block of a part. There is a CRC-32 per block, so that a reader of a few rows verifies
 #: few bytes.
-BLOCK_BYTES = 1 << 15
+BLOCK_BYTES = 1 << 13
 _CRC = np.dtype("<u4")
 
 
@@ -60,24 +60,21 @@ class Part(msgspec.Struct, frozen=True, array_like=True, tag="p"):
         head = memoryview(data)[: self.head_bytes]
         self._require(data, checkpoint, zlib.crc32(head) == self.head_crc)
 
-    def require_block(self, number: int, data: pa.Buffer, checkpoint: str) -> None:
-        """Check one block; without a list of blocks, all bytes."""
-        size = self.block_bytes
-        if not size:
-            self.require(data, checkpoint)
-            return
-        view = memoryview(data)
-        start = len(view) - _list_bytes(len(view), size)
-        is_same = zlib.crc32(view[start:]) == self.list_crc
-        if is_same and number * size < start:  # otherwise the block is part of the list
-            block = view[number * size : min((number + 1) * size, start)]
-            is_same = zlib.crc32(block) == np.frombuffer(view[start:], _CRC)[number]
-        self._require(data, checkpoint, is_same)
+    def block_crcs(self, data: pa.Buffer, checkpoint: str) -> tuple[int, ...]:
+        """Return the CRC-32 of each block, and check the list of them."""
+        crcs = memoryview(data)[len(data) - _list_bytes(len(data), self.block_bytes) :]
+        self._require(data, checkpoint, zlib.crc32(crcs) == self.list_crc)
+        return tuple(np.frombuffer(crcs, _CRC).tolist())
 
     def _require(self, data: bytes | pa.Buffer, checkpoint: str, is_same: bool) -> None:
+        """Raise unless the bytes have the right size and ``is_same``."""
         if len(data) != self.size_bytes or not is_same:
-            reason = f"the checksum of its part {self.path} does not match"
-            raise CorruptCheckpointError(checkpoint, reason)
+            self.refuse(checkpoint)
+
+    def refuse(self, checkpoint: str) -> NoReturn:
+        """Raise the error of a damaged part."""
+        reason = f"the checksum of its part {self.path} does not match"
+        raise CorruptCheckpointError(checkpoint, reason)
 
 
 def _head(data: pa.Buffer) -> memoryview:
@@ -89,6 +86,34 @@ def _head(data: pa.Buffer) -> memoryview:
     if message.type != "record batch" or not body.size:
         return memoryview(b"")
     return memoryview(data)[: body.address - data.address]
+
+
+class MappedPart:
+    """Checks the bytes of a mapped part, a block at a time or all together."""
+
+    __slots__ = ("_checkpoint", "_crcs", "_data", "_part", "_view", "block_bytes")
+
+    def __init__(self, part: Part, data: pa.Buffer, checkpoint: str) -> None:
+        self._part, self._data, self._checkpoint = part, data, checkpoint
+        self._view = memoryview(data)
+        #: CRC-32 of each block, after the first check of a block.
+        self._crcs: tuple[int, ...] = ()
+        self.block_bytes = part.block_bytes or part.size_bytes
+
+    def check(self, number: int | None) -> None:
+        """Check one block (None: all bytes). Raises as :meth:`Part.require`."""
+        part, size = self._part, self.block_bytes
+        if number is None or not part.block_bytes:
+            part.require(self._data, self._checkpoint)
+            return
+        if not self._crcs:
+            self._crcs = part.block_crcs(self._data, self._checkpoint)
+            self._view = self._view[: -len(self._crcs) * _CRC.itemsize]
+        if number >= len(self._crcs):
+            return  # the rest of the list
+        block = self._view[number * size : (number + 1) * size]
+        if zlib.crc32(block) != self._crcs[number]:
+            part.refuse(self._checkpoint)
 
 
 def with_block_crcs(data: pa.Buffer) -> pa.Buffer:

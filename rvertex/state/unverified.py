@@ -29,7 +29,8 @@ class _Part:
 
     data: pa.Buffer
     block_bytes: int
-    check: Callable[[int], None]
+    #: Raises if a block (None: any) is damaged.
+    check: Callable[[int | None], None]
     #: Which blocks are verified.
     done: np.ndarray
 
@@ -41,13 +42,18 @@ class _Part:
         needed[low] = needed[high] = True
         for k in np.flatnonzero(high - low > 1).tolist():
             needed[low[k] : high[k]] = True
-        self.verify_blocks(needed)
-
-    def verify_blocks(self, needed: np.ndarray) -> None:
-        """Verify these blocks, bool[n]."""
-        for number in np.flatnonzero(needed & ~self.done).tolist():
+        numbers = np.flatnonzero(needed & ~self.done).tolist()
+        if 2 * len(numbers) > len(self.done):
+            self.verify_all()
+            return
+        for number in numbers:
             self.check(number)  # without a lock: two threads may verify the same block
             self.done[number] = True
+
+    def verify_all(self) -> None:
+        """Verify all blocks together, which is faster than one by one."""
+        self.check(None)
+        self.done[:] = True
 
 
 class Unverified:
@@ -66,8 +72,8 @@ class Unverified:
         with self._lock:
             return sum(int(np.count_nonzero(~part.done)) for part in self._parts.values())
 
-    def add(self, data: pa.Buffer, block_bytes: int, check: Callable[[int], None]) -> None:
-        """Add a part. ``check`` raises if the block with this number is damaged."""
+    def add(self, data: pa.Buffer, block_bytes: int, check: Callable[[int | None], None]) -> None:
+        """Add a part. ``check`` raises if the block with this number (None: any) is damaged."""
         blocks = -(-data.size // block_bytes)
         with self._lock:
             bisect.insort(self._starts, data.address)
@@ -108,7 +114,7 @@ class Unverified:
                 start = self._starts[0]
                 part = self._parts[start]
             try:
-                part.verify_blocks(np.ones(len(part.done), bool))
+                part.verify_all()
             except Exception as error:  # the thread that reads the parts raises it
                 self._failure = error
             else:

@@ -84,7 +84,7 @@ def test_no_number_is_given_again_while_its_batch_is_there() -> None:
     assert restored(log, 5).next_number == 10
 
 
-def damaged(_: int) -> None:
+def damaged(_: int | None) -> None:
     raise CorruptCheckpointError("part", "damaged")
 
 
