@@ -95,8 +95,8 @@ class MappedPart:
 
     def __init__(self, part: Part, data: pa.Buffer, checkpoint: str) -> None:
         self._part, self._data, self._checkpoint = part, data, checkpoint
+        #: After the first check of a block: the bytes without the list, and CRC-32 of each block.
         self._view = memoryview(data)
-        #: CRC-32 of each block, after the first check of a block.
         self._crcs: tuple[int, ...] = ()
         self.block_bytes = part.block_bytes or part.size_bytes
 
@@ -107,8 +107,9 @@ class MappedPart:
             part.require(self._data, self._checkpoint)
             return
         if not self._crcs:
-            self._crcs = part.block_crcs(self._data, self._checkpoint)
-            self._view = self._view[: -len(self._crcs) * _CRC.itemsize]
+            crcs = part.block_crcs(self._data, self._checkpoint)
+            self._view = memoryview(self._data)[: -len(crcs) * _CRC.itemsize]
+            self._crcs = crcs  # last, since two threads may check the part
         if number >= len(self._crcs):
             return  # the rest of the list
         block = self._view[number * size : (number + 1) * size]
