@@ -29,7 +29,8 @@ class Part(msgspec.Struct, frozen=True, array_like=True, tag="p"):
     path: str
     size_bytes: int
     digest: bytes
-    #: CRC-32 of the bytes, which is 5 times faster to check than the digest; None in old manifests.
+    #: CRC-32 of the bytes, which is 5 times faster to check than the digest. None: there are blocks,
+    #: or the manifest is old.
     crc: int | None = None
     #: Bytes before the values of the piece, and their CRC-32; 0 in older manifests.
     head_bytes: int = 0
@@ -44,12 +45,16 @@ class Part(msgspec.Struct, frozen=True, array_like=True, tag="p"):
         """Describe a part with these bytes, from :func:`with_block_crcs`."""
         head, view = _head(data), memoryview(data)
         crcs = view[len(view) - _list_bytes(len(view), BLOCK_BYTES) :]
-        sums = zlib.crc32(data), len(head), zlib.crc32(head), BLOCK_BYTES, zlib.crc32(crcs)
-        return cls(path, data.size, digest, *sums)
+        sums = len(head), zlib.crc32(head), BLOCK_BYTES, zlib.crc32(crcs)
+        return cls(path, data.size, digest, None, *sums)
 
     def require(self, data: bytes | pa.Buffer, checkpoint: str) -> None:
         """Raise CorruptCheckpointError unless these are the part's bytes."""
-        if self.crc is None:
+        if self.block_bytes:
+            crcs = self.block_crcs(data, checkpoint)
+            values = memoryview(data)[: -len(crcs) * _CRC.itemsize]
+            is_same = _block_crcs(values, self.block_bytes) == crcs
+        elif self.crc is None:
             is_same = checksum(data) == self.digest
         else:
             is_same = zlib.crc32(data) == self.crc
@@ -60,11 +65,12 @@ class Part(msgspec.Struct, frozen=True, array_like=True, tag="p"):
         head = memoryview(data)[: self.head_bytes]
         self._require(data, checkpoint, zlib.crc32(head) == self.head_crc)
 
-    def block_crcs(self, data: pa.Buffer, checkpoint: str) -> tuple[int, ...]:
-        """Return the CRC-32 of each block, and check the list of them."""
+    def block_crcs(self, data: bytes | pa.Buffer, checkpoint: str) -> list[int]:
+        """Return the stored CRC-32 of each block, after a check of their list."""
         crcs = memoryview(data)[len(data) - _list_bytes(len(data), self.block_bytes) :]
         self._require(data, checkpoint, zlib.crc32(crcs) == self.list_crc)
-        return tuple(np.frombuffer(crcs, _CRC).tolist())
+        stored: list[int] = np.frombuffer(crcs, _CRC).tolist()
+        return stored
 
     def _require(self, data: bytes | pa.Buffer, checkpoint: str, is_same: bool) -> None:
         """Raise unless the bytes have the right size and ``is_same``."""
@@ -97,7 +103,7 @@ class MappedPart:
         self._part, self._data, self._checkpoint = part, data, checkpoint
         #: After the first check of a block: the bytes without the list, and CRC-32 of each block.
         self._view = memoryview(data)
-        self._crcs: tuple[int, ...] = ()
+        self._crcs: list[int] = []
         self.block_bytes = part.block_bytes or part.size_bytes
 
     def check(self, number: int | None) -> None:
@@ -120,9 +126,12 @@ class MappedPart:
 def with_block_crcs(data: pa.Buffer) -> pa.Buffer:
     """Return the bytes of an IPC stream, and after its end the CRC-32 of each block."""
     view = memoryview(data)
-    starts = range(0, len(view), BLOCK_BYTES)
-    crcs = np.array([zlib.crc32(view[at : at + BLOCK_BYTES]) for at in starts], _CRC)
+    crcs = np.array(_block_crcs(view, BLOCK_BYTES), _CRC)
     return pa.py_buffer(b"".join([view, crcs.tobytes()]))
+
+
+def _block_crcs(view: memoryview, size: int) -> list[int]:
+    return [zlib.crc32(view[at : at + size]) for at in range(0, len(view), size)]
 
 
 def _list_bytes(size: int, block: int) -> int:
