@@ -29,8 +29,8 @@ class Part(msgspec.Struct, frozen=True, array_like=True, tag="p"):
     path: str
     size_bytes: int
     digest: bytes
-    #: CRC-32 of the bytes, which is 5 times faster to check than the digest. None: there are blocks,
-    #: or the manifest is old.
+    #: CRC-32 of the bytes, which is 5 times faster to check than the digest. None: the part has
+    #: blocks, or the manifest is old.
     crc: int | None = None
     #: Bytes before the values of the piece, and their CRC-32; 0 in older manifests.
     head_bytes: int = 0

@@ -206,7 +206,7 @@ def test_damage_is_detected_before_a_row_is_used(kind: str, tmp_path: Path) -> N
         damage(path)
     again, unverified = restored(kind, tmp_path)
     with pytest.raises(CorruptCheckpointError, match="checksum of its part"):
-        tried(kind, again, 7)
+        tried(kind, again, *range(500))
     unverified.verify_all(InlineBackground().submit, lambda: None)
     with pytest.raises(CorruptCheckpointError, match="checksum of its part"):
         unverified.require_no_damage()
