@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: The least and the greatest value of an integer expression.
 Bounds = tuple[int, int]
 _INT64: Bounds = (-(2**63), 2**63 - 1)
-#: The bounds of the parts of a time; the bound of years is rough.
+#: The bounds of each part of a time. Those of years are wider than necessary.
 _PARTS: dict[str, Bounds] = {
     "year": (-300_000, 300_000),
     **dict.fromkeys(("month", "day", "hour", "minute", "second", "weekday"), (0, 60)),

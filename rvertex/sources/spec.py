@@ -131,7 +131,7 @@ class SourceKind:
 
 @dataclass(frozen=True, slots=True)
 class Files(SourceKind):
-    """Files of one format; also the defaults of sources without files."""
+    """Options of files of one format. Sources without files use the defaults."""
 
     #: Columns whose types the user declared; values in files are cast to them.
     casts: tuple[str, ...] = field(default=(), metadata={"fingerprint": False}, kw_only=True)

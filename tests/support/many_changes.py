@@ -1,4 +1,4 @@
-"""Runs random sequences of changes of many seeds, each in a process, and prints the counts.
+"""Runs a random sequence of job changes for each of many seeds, in processes. Prints the counts.
 
 ``python -m tests.support.many_changes FIRST COUNT [AT_ONCE]``; a seed that fails keeps its folder.
 """
@@ -30,7 +30,7 @@ SEED_S_MAX = 300.0
 
 
 def run_one(seed: int) -> None:
-    """Run one sequence, and print its outcome as JSON."""
+    """Run the sequence of changes of one seed, and print its outcome as JSON."""
     engine.LocalExecutor = lambda vertices, hosts: LocalExecutor(  # type: ignore[attr-defined]
         vertices, hosts=hosts, wire=BrittleWiring
     )
@@ -59,7 +59,7 @@ def run_one(seed: int) -> None:
 
 
 def run_in_process(seed: int) -> dict[str, Any]:
-    """Run one sequence in its own process. Return its outcome."""
+    """Run the sequence of changes of one seed in its own process. Return its outcome."""
     command = [sys.executable, "-m", "tests.support.many_changes", str(seed)]
     try:
         done = subprocess.run(
