@@ -27,7 +27,7 @@ from rstream.items.batch import (
 )
 from rstream.items.dictionaries import as_declared
 from rstream.items.digest import content_hashes
-from rvertex.sources.spec import SourceSpec
+from rvertex.sources.spec import PlanItems, SourceSpec
 from streamscope.testing.clocks import VirtualClock
 from streamscope.testing.inputs import as_items, batches_of
 from streamscope.testing.plan_run import PlanRun, Schedule
@@ -314,7 +314,7 @@ def with_items(
         ]
         events = events.take(pa.array(_order(events, spec, random), pa.int64()))
         items = pa.concat_batches(_with_watermarks(events, random))
-        found = SourceSpec("items", "", spec.schema, pa.schema([]), None, items=items)
+        found = SourceSpec(PlanItems(items), "", spec.schema, pa.schema([]), None)
         return replace(node, spec=found)
 
     return replace(bound.query, plan=transform(bound.query.plan, given))  # type: ignore[arg-type]
