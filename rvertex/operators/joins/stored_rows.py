@@ -24,7 +24,7 @@ from rstream.types import MIN_TIME
 from rvertex.events.arrays import numbers
 from rvertex.events.group_scan import heads_of
 from rvertex.operators.joins.max_tree import MaxTree
-from rvertex.state.hash_index import BloomFilter, equal_keys
+from rvertex.state.hash_index import BloomFilter, equal_keys, sorted_hashes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -280,8 +280,8 @@ def stored_runs(
         if len(alive) < len(ve):
             hashes, ve = hashes.take(alive), ve.take(alive)
         # A stable sort gives the same order of equal hashes on every processor
-        order = np.argsort(hashes, kind="stable")
-        hashes, ve = hashes.take(order), ve.take(order)
+        hashes, order = sorted_hashes(hashes)
+        ve = ve.take(order)
         at = order if len(alive) == sum(b.num_rows for b in group) else alive.take(order)
         del alive, order
         rows = StoredRows(group, at, batch.schema.names)
@@ -330,8 +330,8 @@ def _merged(
     if len(parts) > 1:
         rows = StoredRows.joined([part[0] for part in parts])
         hashes, ve = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
-        order = np.argsort(hashes, kind="stable")
-        rows, hashes, ve = rows.ordered(order), hashes.take(order), ve.take(order)
+        hashes, order = sorted_hashes(hashes)
+        rows, ve = rows.ordered(order), ve.take(order)
     return _written(rows, hashes, ve, on, holder) if len(hashes) else None
 
 
