@@ -19,7 +19,7 @@ from rstream import open_reader
 from rstream.errors import OutputCollectedError, SequenceDiscardedError, SequenceLostError
 from rstream.items.batch import CTI, VS, kinds
 from rstream.log.durable import DurableLog
-from rstream.transport.receive import PushedReader
+from rstream.transport.receive import PushedReader, RemoteStream
 from rstream.types import INF_TIME
 
 if TYPE_CHECKING:
@@ -201,9 +201,8 @@ class OutputTap:
             self._reader = open_reader(self._store, self.next_seq)
             return
         epoch, address = endpoint
-        self._reader = self._wiring.read_remote(
-            address, self._secret, self._stream, epoch, self.next_seq, self._store, self._wake
-        )
+        stream = RemoteStream(address, self._secret, self._stream, epoch)
+        self._reader = self._wiring.read_remote(stream, self.next_seq, self._store, self._wake)
 
     def _begin(self, seq: int, *, is_unsure: bool) -> int:
         """Return the seq at which to start. Call ``on_attach`` again if that seq was deleted."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rstream.clock import Clock
     from rstream.store.protocol import BlobStore
-    from rstream.transport.receive import PushedReader
+    from rstream.transport.receive import PushedReader, RemoteStream
     from rvertex.sinks.protocol import Destination
     from rvertex.sinks.spec import DeliveryPlace, SinkSpec
 
@@ -62,14 +62,7 @@ class DeliveryWiring(Protocol):
         """Return the store at ``uri``."""
 
     def read_remote(
-        self,
-        address: str,
-        secret: str,
-        stream_id: str,
-        epoch: int,
-        seq: int,
-        store: BlobStore,
-        on_change: Callable[[], None],
+        self, stream: RemoteStream, seq: int, store: BlobStore, on_change: Callable[[], None]
     ) -> PushedReader:
         """Return a reader of a stream: from a host's memory, or of durable items from ``store``."""
 
@@ -98,19 +91,10 @@ class ThreadWiring:
         return open_store(uri)
 
     def read_remote(
-        self,
-        address: str,
-        secret: str,
-        stream_id: str,
-        epoch: int,
-        seq: int,
-        store: BlobStore,
-        on_change: Callable[[], None],
+        self, stream: RemoteStream, seq: int, store: BlobStore, on_change: Callable[[], None]
     ) -> PushedReader:
         """Implement DeliveryWiring."""
-        return RemoteReader(
-            address, secret, stream_id, epoch, seq, store=store, on_change=on_change
-        )
+        return RemoteReader(*stream, seq, store=store, on_change=on_change)
 
     def destination(self, spec: SinkSpec, place: DeliveryPlace) -> Destination:
         """Implement DeliveryWiring."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rstream.errors import OperatingError, SequenceDiscardedError, SequenceLostError
 from rstream.items.batch import Items
@@ -26,6 +26,15 @@ if TYPE_CHECKING:
     from rstream.store.protocol import BlobStore
 
 _LOST = "<lost>"
+
+
+class RemoteStream(NamedTuple):
+    """A stream on another host: the address of the host, and the instance that writes it."""
+
+    address: str
+    secret: str
+    stream_id: str
+    epoch: int
 
 
 class ReceiveQueue:

@@ -17,6 +17,7 @@ from rstream.errors import SequenceGapError
 from rstream.log.damage import first_hole, set_aside_damaged
 from rstream.store.blobs import unsynced
 from rstream.store.requests import requests_sent
+from rstream.transport.receive import RemoteStream
 from rvertex.checkpoint.codec import INLINE_BYTES_MAX
 from rvertex.errors import OutputLostError
 from rvertex.host.allocator import LargeSteps, memory_now
@@ -289,16 +290,9 @@ class HostEnvironment:
         if endpoint.host == self.host:
             local = self._local.get((channel.stream, endpoint.epoch))
             return None if local is None else local.register(seq, ahead=True)
-        return self._wiring.read_remote(
-            endpoint.address,
-            self._secret,
-            channel.stream,
-            endpoint.epoch,
-            seq,
-            self._wiring.open_store(channel.uri),
-            self.wake,
-            durable_first=durable_first,
-        )
+        stream = RemoteStream(endpoint.address, self._secret, channel.stream, endpoint.epoch)
+        store = self._wiring.open_store(channel.uri)
+        return self._wiring.read_remote(stream, seq, store, self.wake, durable_first=durable_first)
 
 
 def _state_memory_bytes(limits: HostLimits) -> int | None:

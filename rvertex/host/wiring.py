@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rstream.items.batch import Items
     from rstream.log.background import Background
     from rstream.store.protocol import BlobStore
+    from rstream.transport.receive import RemoteStream
     from rvertex.sources.logs.protocol import LogReader
     from rvertex.sources.spec import SourcePartition
 
@@ -95,10 +96,7 @@ class Wiring(Protocol):
 
     def read_remote(
         self,
-        address: str,
-        secret: str,
-        stream_id: str,
-        epoch: int,
+        stream: RemoteStream,
         seq: int,
         store: BlobStore,
         on_change: Callable[[], None],
@@ -148,10 +146,7 @@ class FlightWiring:
 
     def read_remote(
         self,
-        address: str,
-        secret: str,
-        stream_id: str,
-        epoch: int,
+        stream: RemoteStream,
         seq: int,
         store: BlobStore,
         on_change: Callable[[], None],
@@ -160,14 +155,7 @@ class FlightWiring:
     ) -> StreamReader:
         """Implement Wiring."""
         reader = RemoteReader(
-            address,
-            secret,
-            stream_id,
-            epoch,
-            seq,
-            store=store,
-            on_change=on_change,
-            durable_first=durable_first,
+            *stream, seq, store=store, on_change=on_change, durable_first=durable_first
         )
         self._readers.add(reader)
         return reader

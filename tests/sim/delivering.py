@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from rstream.clock import Clock
     from rstream.store.protocol import BlobStore
+    from rstream.transport.receive import RemoteStream
     from rvertex.sinks.protocol import Destination
     from rvertex.sinks.spec import DeliveryPlace, SinkSpec
     from tests.sim.destinations import AnySink
@@ -47,21 +48,12 @@ class SimDeliveryWiring:
         return FaultyBlobs(self._world.disk, self._process, root_of(uri))
 
     def read_remote(
-        self,
-        address: str,
-        secret: str,
-        stream_id: str,
-        epoch: int,
-        seq: int,
-        store: BlobStore,
-        on_change: Callable[[], None],
+        self, stream: RemoteStream, seq: int, store: BlobStore, on_change: Callable[[], None]
     ) -> SimReader:
         return SimReader(
             self._world.network,
             self._process,
-            address,
-            stream_id,
-            epoch,
+            stream,
             seq,
             store=store,
             on_change=on_change,

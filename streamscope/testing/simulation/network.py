@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from rstream import Items, RStream
     from rstream.store.protocol import BlobStore
+    from rstream.transport.receive import RemoteStream
     from streamscope.testing.simulation.scheduler import Process, Scheduler
 
 #: A silent connection is closed after this time (like rstream.transport.control.SILENCE_S).
@@ -248,9 +249,7 @@ class SimReader(PushedReader):
         self,
         network: Network,
         process: Process,
-        address: str,
-        stream_id: str,
-        epoch: int,
+        stream: RemoteStream,
         from_seq: int,
         *,
         store: BlobStore,
@@ -259,13 +258,13 @@ class SimReader(PushedReader):
     ) -> None:
         self.process = process
         self._network, self._world = network, network.world
-        self._service = network.services[address]
+        self._service = network.services[stream.address]
         self.server = self._service.process
-        self._stream_id, self._epoch = stream_id, epoch
+        self._stream_id, self._epoch = stream.stream_id, stream.epoch
         self._arrives_at_s = self._all_there_s = 0.0
         self._is_cut = False
         super().__init__(
-            stream_id,
+            stream.stream_id,
             from_seq,
             store=store,
             queue_bytes_max=QUEUE_BYTES_MAX,

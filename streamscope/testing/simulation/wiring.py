@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rstream.clock import Clock
     from rstream.log.background import Background
     from rstream.store.protocol import BlobStore
+    from rstream.transport.receive import RemoteStream
     from rvertex.sources.logs.protocol import LogReader
     from rvertex.sources.spec import SourcePartition
 
@@ -82,10 +83,7 @@ class SimWiring:
 
     def read_remote(
         self,
-        address: str,
-        secret: str,
-        stream_id: str,
-        epoch: int,
+        stream: RemoteStream,
         seq: int,
         store: BlobStore,
         on_change: Callable[[], None],
@@ -95,9 +93,7 @@ class SimWiring:
         return SimReader(
             self._world.network,
             self.process,
-            address,
-            stream_id,
-            epoch,
+            stream,
             seq,
             store=store,
             on_change=on_change,

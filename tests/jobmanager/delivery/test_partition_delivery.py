@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from jobmanager.delivery.wiring import Signal
     from rstream import BlobStore, Clock
+    from rstream.transport.receive import RemoteStream
     from rvertex.sinks.protocol import DeliveredRows, Destination
 
 PAYLOAD = pa.schema([("x", pa.int64())])
@@ -100,17 +101,10 @@ class HandedWiring(ThreadWiring):
         self.readers: list[HandedReader] = []
 
     def read_remote(
-        self,
-        address: str,
-        secret: str,
-        stream_id: str,
-        epoch: int,
-        seq: int,
-        store: BlobStore,
-        on_change: Callable[[], None],
+        self, stream: RemoteStream, seq: int, store: BlobStore, on_change: Callable[[], None]
     ) -> HandedReader:
         reader = HandedReader(
-            stream_id, seq, store=store, queue_bytes_max=1 << 20, on_change=on_change
+            stream.stream_id, seq, store=store, queue_bytes_max=1 << 20, on_change=on_change
         )
         self.readers.append(reader)
         return reader
