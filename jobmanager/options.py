@@ -202,7 +202,7 @@ class RunOptions(TypedDict, total=False):
             metavar="DURATION|delivered|all",
         ),
     ]
-    #: By default as ``retention``, if that is a duration, whose value it overrides.
+    #: Overrides ``retention`` for side outputs. Default: ``retention``, if that is a duration.
     side_retention: Annotated[
         Duration | None,
         Option(

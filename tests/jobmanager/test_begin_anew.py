@@ -39,9 +39,9 @@ def test_a_volatile_input_is_written_again_from_its_beginning() -> None:
 
 
 def test_the_writer_of_one_that_begins_anew_keeps_what_it_may_need() -> None:
-    """The writer may be alive with all of its memory.
+    """The writer of the restarted vertex may be alive, with all items in memory.
 
-    If it were lost, it would have to start over, too.
+    If the writer were lost, it would have to start over, too.
     """
     topology = chain("volatile")
     tracker = SnapshotTracker(topology)

@@ -236,7 +236,7 @@ def test_a_file_that_is_gone_or_damaged_is_named(copy: Path) -> None:
 def test_files_that_are_not_of_the_answer_do_not_count(
     copy: Path, whole: list[dict[str, Any]]
 ) -> None:
-    """Segments that an abandoned instance wrote after the end."""
+    """Segments that an abandoned instance wrote after the output's end are not read."""
     name = json.loads((copy / SUCCESS).read_text())["files"][0]
     lo = int(name.split("-")[2])
     shutil.copy(copy / name, copy / f"part-0-{lo:020}-{lo + 1:020}.parquet")

@@ -105,7 +105,7 @@ PUSHED = pa.schema([("time", pa.int64()), ("until", pa.int64()), ("n", pa.int64(
 
 @pytest.mark.parametrize("follow", [False, True])
 def test_bad_rows_of_a_pushed_log_are_kept_and_say_which(tmp_path: Path, follow: bool) -> None:
-    """A row too far ahead, a row without a time, a row that ends before it starts."""
+    """Bad are a row too far ahead, a row without a time, and a row that ends before it starts."""
     now_us, log, root, watch = SystemClock().now_us(), tmp_path / "log", tmp_path / "job", Watch()
     with Appender(str(log), PUSHED) as appender:
         for number, time in enumerate([now_us, now_us + 10 * YEAR_US, None, now_us + 2, 3]):

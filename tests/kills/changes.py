@@ -130,7 +130,7 @@ def _change(
 
 
 class Asked:
-    """A change that was requested by a thread of its own."""
+    """A change that is requested in a separate thread."""
 
     def __init__(self, scene: Scene, dice: random.Random, change: Change) -> None:
         self._scene, self._change = scene, change

@@ -82,7 +82,7 @@ def test_no_schedule_changes_an_item(stream: Stream, parallelism: int, schedule:
 def test_small_limits_change_no_row(
     stream: Stream, parallelism: int, optimized: bool, partial: bool, schedule: Schedule
 ) -> None:
-    """Code that otherwise needs thousands of rows: dropped keys, partial emissions, new indexes."""
+    """With small limits, few rows run code for many: dropped keys, partial output, new indexes."""
     with small_limits():
         check_against_loops(stream, parallelism, optimized, partial, schedule)
 

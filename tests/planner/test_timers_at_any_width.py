@@ -43,7 +43,7 @@ Row = tuple[int, int, int, int]
 
 
 class Heartbeat(KeyedProcess):
-    """A row every three time units, from the first event of the key until the end."""
+    """Emits a row every three time units, from the first event of the key until the end."""
 
     output = {"n": "int64", "is_end": "int64"}  # noqa: RUF012
     n: int = 0

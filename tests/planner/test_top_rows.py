@@ -224,7 +224,7 @@ def test_the_first_rows_of_a_stream(n: int, parallelism: int) -> None:
 
 
 def test_a_limit_stays_where_it_is() -> None:
-    """A filter above it applies to the first rows only."""
+    """A filter above a LIMIT applies to the first rows only."""
     stream = stream_of(made(points=True))
     plan = lower(stream.limit(5).filter(col("n") > 2).to_parquet(), root="memory://limit")
     assert answer(plan).column("n").to_pylist() == [3, 4]

@@ -31,7 +31,7 @@ def late_by_silence(
     *,
     has_jumped: bool,
 ) -> Iterator[str]:
-    """Rows in step that promises have made late; ``entries``: all durable ones per vertex."""
+    """Return the rows in step that are late by a promise. ``entries``: durable ones by vertex."""
     for vertex in vertices:
         source = vertex.source
         rules = None if source is None else source.spec.live

@@ -320,7 +320,7 @@ def _jobs(mutant: Mutant) -> dict[str, bool]:
 
 @cache
 def _without(seed: int, kinds: tuple[str, ...], **jobs: bool) -> Outcome:
-    """The run without the bug; many bugs show in the same runs."""
+    """Run without the bug; the result is cached, because many bugs show in the same runs."""
     return simulate(seed, kinds, **jobs)
 
 

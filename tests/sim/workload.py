@@ -141,7 +141,7 @@ def two_exchanges(random: Random) -> Query:
 
 
 def gathered(random: Random) -> Query:
-    """Everything in one vertex, after another aggregate."""
+    """A query whose last aggregate reads all rows in one vertex."""
     points = points_of(random, random.randint(50, 200), "points")
     counts = points.group_by("k").window(tumbling("10ms")).agg(n=agg.count())
     return counts.window(tumbling("30ms")).agg(keys=agg.count(), n=agg.sum("n")).to_parquet()

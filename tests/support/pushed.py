@@ -75,7 +75,7 @@ class Ledger:
 
 
 def read_rows(store: BlobStore) -> list[tuple[str, int, int]]:
-    """All rows of a log as a reader by position has them."""
+    """Return all rows of a log as a reader by position returns them."""
     found: list[tuple[str, int, int]] = []
     if not is_log(store):
         return found

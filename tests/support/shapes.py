@@ -73,7 +73,7 @@ def snapshot_at(
 def chain(durability: Durability = "volatile", **recoveries: Recovery) -> Topology:
     """``a -> b -> c``: a source, a vertex, a sink.
 
-    Two channels of this durability, a durable sink.
+    The two channels have this durability; the sink is durable.
     """
     how = recoveries.get
     return Topology(

@@ -164,7 +164,7 @@ class LivingRows:
         columns += [pa.array(np.concatenate([known, self.known_ends(candidates)]))]
         same = identities(columns, len(codes) + len(candidates))
         wanted, offered = same[: len(codes)], same[len(codes) :]
-        # Among equal rows the k-th death ends the k-th row.
+        # Of equal rows, the k-th end edge ends the k-th row.
         span = len(same) + 1
         cells = offered * span + occurrences(offered)
         order = np.argsort(cells)

@@ -289,7 +289,7 @@ def test_a_subscription_begins_above_what_writers_were_told_to_collect(
 def test_items_are_as_old_as_the_end_of_the_look_that_saw_them(
     events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Segments that arrive while a slow store is listed do not count in that check."""
+    """Segments that arrive while retention lists a slow store count from the next check on."""
     plan, clock = one_partition(events, tmp_path), ManualClock(1_000_000)
     kept = retention_of(plan, MemoryBlobs(), clock, list[tuple[Mark, ...]]())
     refresh = DurableLog.refresh

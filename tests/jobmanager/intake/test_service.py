@@ -116,7 +116,7 @@ def test_a_call_waits_for_its_own_batches_before_it_is_refused(tmp_path: Path) -
 
 
 def test_who_waits_for_an_answer_is_silent_from_when_it_is_due_on(tmp_path: Path) -> None:
-    """A call may be silent for a shorter time than an answer may take: until then the server is."""
+    """The silence of a call counts from when its answer is due: before, the server is silent."""
     service, clock = IntakeService(config(tmp_path)), ManualClock()
     is_told, is_read = threading.Event(), threading.Event()
 

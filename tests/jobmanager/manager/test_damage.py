@@ -120,7 +120,7 @@ def until(is_so: Callable[[], bool]) -> None:
 
 
 def stopped_half_way(data: Path, root: Path, folder: str, **options: Any) -> list[Path]:
-    """A job cancelled once a stream below ``folder`` had some segments. Return these."""
+    """Run a job, and cancel it once a stream below ``folder`` has some segments. Return these."""
     job = start(data, root, **options)
     until(lambda: len(segments(root / folder)) >= 4)
     job.cancel()

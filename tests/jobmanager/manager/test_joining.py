@@ -116,7 +116,7 @@ def test_a_replica_that_dies_leaves_no_gap_and_a_newcomer_joins_the_other(rewrit
 
 
 def said_last(scene: Scene, kind: type) -> str:
-    """The last line of the transcript with an instruction of this kind to a host."""
+    """Return the last instruction of this kind to a host in the transcript."""
     lines = [x for x in scene.lines if f"instruction={kind.__name__}(" in x]
     return lines[-1].split("instruction=")[1][:-1]
 

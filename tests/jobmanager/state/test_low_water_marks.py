@@ -28,7 +28,7 @@ def far(vertex: str) -> tuple[int, ...]:
 
 
 def test_figure_7() -> None:
-    """Output persisted up to 8 keeps t2(6,4), drops t0 and t1, calls GC(a,6) and GC(b,4)."""
+    """Figure 7 of the StreamScope paper: output durable up to 8 keeps t2, and drops t0 and t1."""
     topology = diamond()
     tracker = SnapshotTracker(topology)
     t1, t2 = snapshot_at("t1", (2, 1), (3,)), snapshot_at("t2", (6, 4), (7,))

@@ -218,7 +218,7 @@ def test_equal_keys_of_a_union_meet_though_a_branch_is_not_partitioned() -> None
 
 
 def test_sides_that_lie_by_different_keys_meet() -> None:
-    """Each side is partitioned by a different subset of the join keys."""
+    """The sides of a join are partitioned by different subsets of its keys, so it repartitions."""
 
     def joined() -> Stream:
         by_k = readings().group_by("k").window(tumbling(10)).agg(y=agg.min("y"))

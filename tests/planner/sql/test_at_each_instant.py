@@ -253,7 +253,7 @@ def test_a_comma_and_an_outer_join() -> None:
 
 
 def test_a_number_that_is_called_as_a_column_is() -> None:
-    """Engines differ in which of the two QUALIFY refers to."""
+    """If a window function and a column have one name, engines differ in what QUALIFY reads."""
     over = "ROW_NUMBER() OVER (PARTITION BY k ORDER BY z)"
     found = refused(f"SELECT z, {over} AS n FROM b QUALIFY n <= 2")
     assert "'n' is also a column of the input; give the row number another" in str(found)

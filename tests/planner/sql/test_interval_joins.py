@@ -305,7 +305,7 @@ def test_windows_go_by_the_later_time_of_a_pair() -> None:
     ],
 )
 def test_a_bound_on_another_column_of_times_is_named(condition: str) -> None:
-    """Rows are kept until no match is possible, which only event times can show."""
+    """A bound must be on event times, because only these show when no match is possible."""
     streams = {name: stream_of(rows) for name, rows in ROWS.items()}
     other = {
         n: s.with_columns(paid=lit(datetime(2026, 1, 1, tzinfo=UTC))) for n, s in streams.items()

@@ -284,7 +284,7 @@ def assert_same(
 
 
 def _plain(row: Any) -> tuple[Any, ...]:
-    """Doubles to ten digits, decimals as doubles, times without a zone."""
+    """Round doubles to ten digits, make decimals doubles, and drop zones of times."""
     made = []
     for value in row:
         if isinstance(value, float) or hasattr(value, "as_tuple"):

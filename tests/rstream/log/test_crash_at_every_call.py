@@ -88,7 +88,7 @@ def write_synchronously(store: BlobStore, facts: Facts) -> None:
 
 
 def write_as_a_replica(store: BlobStore, facts: Facts) -> None:
-    """Another replica has already written, with other segment boundaries."""
+    """Write after another replica, which has written the same items in other segments."""
     limits = small_limits(segment_rows_max=13)
     stream = open_inline(store, shared=True, verify=True, limits=limits, start_seq=0)
     stream.write(0, items(0, 60))

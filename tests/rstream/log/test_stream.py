@@ -236,7 +236,7 @@ def test_a_segment_of_a_later_version_is_no_damage(
 
 @pytest.mark.parametrize("mark", [b"32\n", b"32"])
 def test_a_stream_goes_on_behind_what_was_collected(tmp_path: Path, mark: bytes) -> None:
-    """Earlier versions wrote marks without a newline; a stream then started at 0 again."""
+    """A stream continues after deleted items, also if an earlier version wrote the mark."""
     stream = open_inline(str(tmp_path))
     stream.append(items(0, 32))
     stream.garbage_collect(32)

@@ -103,7 +103,7 @@ def said_of(name: str) -> Iterator[str]:
 
 
 def test_what_functions_say_of_themselves(rewrite: bool) -> None:
-    """Review the table's diff: it decides about plans, orders and messages."""
+    """Compare the functions' properties with the golden table. Review each difference."""
     found = "\n".join(line for name in FUNCTIONS for line in said_of(name)) + "\n"
     if rewrite:
         GOLDEN.write_text(found)

@@ -108,7 +108,7 @@ def replayed(spec: VertexSpec, *durations: int) -> VertexSpec:
 
 
 def windows(length_ms: int) -> list[VertexSpec]:
-    """A source, a window, and its output in ``out``."""
+    """A source and a window, whose output is in ``out``."""
     return [
         source("src.0", table(length_ms), edge("mid", "volatile")),
         vertex("win.0", WINDOW, ["mid"], edge("out", "async")),
@@ -377,7 +377,7 @@ def test_a_stopped_instance_is_flushed_and_a_newer_one_takes_its_place(
 def test_a_flush_that_fails_is_told_and_ends(
     managers: Callable[..., ScriptedManager], gate: SourceGate
 ) -> None:
-    """The stream is flushed only when the host is stopped."""
+    """A failed flush is reported; here the stream is flushed only when the host stops."""
 
     class Full(MemoryBlobs):
         def put(self, name: str, data: Any) -> None:

@@ -122,7 +122,7 @@ def test_a_plan_of_another_writer_is_refused(
 def test_a_plan_is_read_only_from_the_root_that_the_process_had(
     tmp_path: Path, peers: Peers, parking: Parking
 ) -> None:
-    """Whoever can send a message cannot choose the pickled plan that a process loads."""
+    """The sender of a message cannot choose the pickled plan that a process loads."""
     own, elsewhere = tmp_path / "own", tmp_path / "elsewhere"
     parked = Parked(spec(own, "h0.0"), parking.address)
     peers.wait_for({"h0.0"})

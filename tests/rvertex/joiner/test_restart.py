@@ -204,7 +204,7 @@ def test_rows_of_a_step_that_is_a_record_are_kept(is_killed: bool) -> None:
 
 
 def test_a_killed_step_had_joined_no_row_that_has_expired() -> None:
-    """A part of the store has expired rows and newer ones."""
+    """A killed step has no expired rows, even if a part of the store has expired and newer rows."""
     site = OneSite(steps_per_record=1)
     joiner = site.begin()
     for hours in (0, 10):

@@ -87,7 +87,7 @@ def _passing(spec: Any, inputs: list[Run], schemas: list[pa.Schema]) -> list[int
 
 
 def _assert_all_pass(spec: Any, inputs: list[Run], cuts: list[int]) -> Run:
-    """Rows as without forwarding.
+    """Check that the rows are the same as without forwarding.
 
     The CTIs are the operator's own and the received ones, thinned.
     """

@@ -117,7 +117,7 @@ async def delete_streams(servers: NatsServers, *names: str) -> None:
 def test_two_jobs_deliver_each_row_once(
     servers: NatsServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both start reading at once, and may claim any of the rows that both have."""
+    """Both jobs start at the same time, and either may claim a row that both read."""
     gate, running = SourceGate(), [threading.Event() for _ in range(2)]
     gate.stand(monkeypatch)
     gate.close_at_time(-1)

@@ -52,7 +52,7 @@ def asked(
     others_us: int | None = None,
     looks: Looks | None = None,
 ) -> dict[int, int]:
-    """``looks``: by default the partitions have been at their positions for long."""
+    """Decide which partitions are idle. By default, all have been at their positions for a long time."""
     if looks is None:
         looks = Looks()
         for at_s in (NOW_S - 20, NOW_S):

@@ -74,7 +74,7 @@ class LogLife:
             self.input.offer(k, log_rows(k, partition, lo, hi))
 
     def tell(self, k: int) -> None:
-        """The next entry of a partition becomes durable, once its rows are read up to there."""
+        """Make the next entry of a partition durable, once rows are read up to its position."""
         untold = self.log[k].entries[self.told[k] :]
         channel = self.input.channels[k]
         if untold and channel.position >= untold[0].position and channel.stop is None:

@@ -147,7 +147,7 @@ def ours(text: str, *, is_running: bool = False) -> list[tuple[Any, ...]]:
 
 
 def _columns(stream: Stream) -> list[list[Any]]:
-    """The columns of a SELECT over ``t``, without a plan, because there are many."""
+    """Evaluate many SELECTs over ``t`` directly, without a plan for each."""
     assert isinstance(stream.plan, Project)
     return [node.evaluate(one_batch()).to_pylist() for _, node in stream.plan.columns]
 

@@ -116,7 +116,7 @@ class Checkers:
             self.deletions += 1
             self._deleted = self._deleted or path
 
-    # ---- replaced by jobs that read logs or deliver
+    # ---- overridden for jobs that read logs or deliver
 
     def vertices_on(self, blobs: dict[str, bytes]) -> Sequence[VertexSpec]:
         """Return the vertices in the plan that a successor would read from the store."""

@@ -47,7 +47,7 @@ SPAN_US = 1_500_000
 
 @contextlib.contextmanager
 def feeding(changed: ChangedJob) -> Iterator[None]:
-    """Append a second of rows every 0.2 s meanwhile."""
+    """Append the rows of one second every 0.2 s, while the context is open."""
     over = threading.Event()
 
     def feed() -> None:

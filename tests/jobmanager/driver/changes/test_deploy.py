@@ -73,7 +73,7 @@ def test_an_aggregate_and_a_column_are_added_to_a_running_job(tmp_path: Path) ->
 def test_an_aggregate_is_added_to_rows_that_are_delivered_by_key(
     tmp_path: Path, postgres: PostgresServer, postgres_schema: str
 ) -> None:
-    """The state has tables by number; the new aggregate is not the last one."""
+    """Tables of the state are numbered by aggregate; the added aggregate is not the last."""
     changed, table = ChangedJob(tmp_path), f"{postgres_schema}.live"
     places = f"ss.sinks.postgres({postgres.dsn!r}, {table!r}, mode='upsert', key='key')"
 

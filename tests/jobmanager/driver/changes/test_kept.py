@@ -144,7 +144,7 @@ def end_of(row: Row) -> float:
 
 @pytest.mark.parametrize("words", one_in(5, DEPLOYED))
 def test_a_change_of_the_table_is_deployed(words: str, tmp_path: Path) -> None:
-    """Closed windows have the old answer, later ones the new; open ones are kept, or absent."""
+    """Closed windows have the old result, later ones the new; open ones are kept or missing."""
     job, (old, new), expected = TableJob(tmp_path), CHANGES[words], VERDICTS[words]
     job.start(old)
     done = deploy(job.file("new", new), job.root, yes=True, wait_s=WAIT_S)

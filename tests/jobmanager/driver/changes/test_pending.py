@@ -155,7 +155,7 @@ def test_a_request_of_another_change_stays() -> None:
 
 
 class ClosedLater(MemoryBlobs):
-    """A store in which the request is deleted while a process waits for its outcome."""
+    """A store that deletes the request of a change while a process waits for its outcome."""
 
     #: The number of reads of the request until it is deleted.
     looks_left = 100

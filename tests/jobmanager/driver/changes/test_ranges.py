@@ -94,7 +94,7 @@ def test_the_shares_of_keys_are_known_unless_all_are_equal(tmp_path: Path) -> No
     ],
 )
 def test_a_range_is_chosen_in_one_way(options: list[str], message: str) -> None:
-    """``--split-hot --split s02`` ignored the stage."""
+    """``--split-hot`` with ``--split s02`` is an error; before, the stage was ignored."""
     found = CliRunner().invoke(app, ["rescale", "ROOT", *options])
     assert (found.exit_code, message in found.output.replace("\n", " ")) == (2, True), found.output
 

@@ -100,7 +100,7 @@ def test_edges_mean_the_join_with_a_condition(how: str, data: st.DataObject) -> 
 
 
 def test_matches_of_left_rows_outlive_the_rows_that_are_forgotten() -> None:
-    """Rows are renumbered when many have ended, and the counts of matches with them."""
+    """When many rows have ended, the others get new numbers, and so do their match counts."""
     operator = EdgeJoin(ON, ON, BOTH, "left", WHERE, READS).open([PAYLOAD, PAYLOAD])
     gone = [ev(t, t + 2, k=2, x=0) for t in range(6_000)]
     left = [ev(1, FOREVER, k=1, x=0), *gone]

@@ -438,7 +438,7 @@ def test_final_reads_what_partial_announces() -> None:
 @examples(15)
 @given(run=runs(duration_max=30), keys=KEYS, pairs_max=st.sampled_from([1, 2, 5]))
 def test_many_pairs_are_emitted_in_parts(run: Run, keys: tuple[str, ...], pairs_max: int) -> None:
-    """Regardless of the number of rows in one window."""
+    """Results are emitted in parts, regardless of the number of rows in one window."""
     for window in ((12, 1), (30, 30)):
         spec = WindowAggregate(keys, *window, AGGREGATES, points=False)
         whole = spec.open([PAYLOAD]).process([run])

@@ -281,7 +281,7 @@ def test_what_is_noted_with_progress_is_not_read_again(
 
 
 def test_a_partition_that_was_added_is_read_from_its_beginning(inside: Broker) -> None:
-    """A former writer may have used it. At the very start, records of others are skipped."""
+    """A former writer may have used the partition. A new delivery skips records of others."""
     place = place_of("headers")
     delivered = place.destination(2)
     delivered.open(1)

@@ -130,7 +130,7 @@ def test_what_is_no_text_is_said(tmp_path: Path, name: str, content: object, tol
 
 
 def test_zeros_behind_the_last_line_are_no_encoding(tmp_path: Path) -> None:
-    """Zero bytes at the end, as in a file whose writer lost power."""
+    """Zero bytes at the end, as after a power loss, do not make a text count as UTF-16."""
     (tmp_path / "x.csv").write_bytes(b"t,a\n1,x\n" + b"\0" * 40)
     rows = ss.Stream.from_csv(tmp_path / "x.csv", vs="t", schema={"t": "int64"}, on_bad_row="skip")
     with pytest.warns(ss.BadRowsWarning):

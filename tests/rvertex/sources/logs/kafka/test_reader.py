@@ -395,7 +395,7 @@ def test_records_that_were_removed_are_lost_input_and_may_be_passed_over(partiti
 def test_a_broker_that_is_stopped_says_nothing_of_its_topics(
     own_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client then has no topics, and says so.
+    """The client reports no topics if the broker is stopped.
 
     Only a broker's answer means that a topic is gone.
     """
