@@ -79,7 +79,7 @@ def alive(found: list[dict[str, Any]], at: int) -> list[str]:
 
 
 def answers(stream: Stream) -> list[list[dict[str, Any]]]:
-    """At any parallelism and cut; all have the same rows."""
+    """Return the results at several parallelisms and cuts, which have the same rows."""
     plans = [lower(stream.to_parquet(), root="memory://top", parallelism=n) for n in (1, 3)]
     schedules = [Schedule((0,)), Schedule((3, 0, 1, 5, 2), rows_max=4, restores=True)]
     found = [

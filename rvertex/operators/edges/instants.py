@@ -39,7 +39,7 @@ class Settled:
 
     births: pa.RecordBatch
     deaths: pa.RecordBatch
-    #: Per death: the end that was known at the row's start, or INF_TIME.
+    #: Per end: the end that was known at the row's start, or INF_TIME.
     known: np.ndarray
 
 
@@ -47,7 +47,7 @@ class Instants:
     """Collects the starts and ends of ports with payload ``schemas``, by instant."""
 
     def __init__(self, schemas: Sequence[pa.Schema], *, points_end: Sequence[bool] = ()) -> None:
-        """Make empty buffers. ``points_end``: per port, whether points have deaths, too.
+        """Make empty buffers. ``points_end``: per port, whether points also get end edges.
 
         By default they do.
         """
@@ -65,7 +65,7 @@ class Instants:
     def take(self, ports: Sequence[Run]) -> list[Settled]:
         """Add ``ports``.
 
-        Return the births and deaths of each port at instants before the frontier.
+        Return the starts and ends of each port at instants before the frontier.
         """
         taken = self._settled.take(ports)
         return [self._split(i, rows) for i, rows in enumerate(taken)]
@@ -86,7 +86,7 @@ class Instants:
                 runs.push(batch)
 
     def _split(self, i: int, rows: pa.RecordBatch) -> Settled:
-        """Split rows of port ``i`` into births and deaths, and add known ends that are due."""
+        """Split rows of port ``i`` into starts and ends, and add known ends that are due."""
         vs, ve = int64_column(rows, VS), int64_column(rows, VE)
         ends = ve < vs
         births = rows.filter(pa.array(~ends)) if ends.any() else rows

@@ -130,7 +130,7 @@ class EdgeOfBeginsOperator:
             self._ends.push(batch)
 
     def _end(self, deaths: pa.RecordBatch) -> None:
-        """Buffer the ends of the live rows that ``deaths`` name."""
+        """Buffer the ends of the live rows that the end edges ``deaths`` name."""
         unknown = np.full(deaths.num_rows, INF_TIME)
         found = self._rows.end(deaths, np.zeros(deaths.num_rows, np.int64), unknown)
         numbers = self._numbers[found]

@@ -1,6 +1,6 @@
 """The number of live rows per code, and since when there are some, or none.
 
-Invariant: a count takes all births and deaths of its code at an instant together. So a row that
+Invariant: a count takes all starts and ends of its code at an instant together. So a row that
 ends at the instant at which another one begins leaves no gap.
 """
 

@@ -180,7 +180,7 @@ def test_parts_of_urls_are_those_of_python() -> None:
 
 
 def test_groups_are_counted_as_the_regular_expression_has_them() -> None:
-    """Named or not; a parenthesis in a character class, or quoted, starts no group."""
+    """Groups count with and without names; a parenthesis in a class, or quoted, starts none."""
     for pattern, groups in (
         ("(?P<y>a)(b)", ["ab", "a", "b"]),
         ("(?<y>a)(?:b)([(])", ["ab(", "a", "("]),

@@ -93,7 +93,7 @@ def test_arrow_records_hold_many_rows(broker: Broker, topic: str) -> None:
 
 
 def test_keys(broker: Broker, topic: str) -> None:
-    """Text unchanged, several columns as an object; rows of a key stay together and in order."""
+    """A text key is sent unchanged, several columns as an object; rows of a key stay in order."""
     for key, first in ((("word",), b"w1"), (("part", "n"), b'{"part":0,"n":1}')):
         name = broker.create_topic(f"{topic}-{len(key)}", 2)
         place = KafkaPlace(KafkaSink(name, broker.servers, key=key))
