@@ -73,12 +73,12 @@ class DeliveryWiring(Protocol):
 class ThreadWiring:
     """The production wiring: threads, the system clock, fsspec stores, hosts, destinations."""
 
+    signal = staticmethod(threading.Event)
+    open_store = staticmethod(open_store)
+    destination = staticmethod(destination)
+
     def __init__(self) -> None:
         self.clock: Clock = SystemClock()
-
-    def signal(self) -> Signal:
-        """Implement DeliveryWiring."""
-        return threading.Event()
 
     def start(self, name: str, body: Callable[[], None]) -> Task:
         """Implement DeliveryWiring."""
@@ -86,16 +86,8 @@ class ThreadWiring:
         thread.start()
         return thread
 
-    def open_store(self, uri: str) -> BlobStore:
-        """Implement DeliveryWiring."""
-        return open_store(uri)
-
     def read_remote(
         self, stream: RemoteStream, seq: int, store: BlobStore, on_change: Callable[[], None]
     ) -> PushedReader:
         """Implement DeliveryWiring."""
         return RemoteReader(*stream, seq, store=store, on_change=on_change)
-
-    def destination(self, spec: SinkSpec, place: DeliveryPlace) -> Destination:
-        """Implement DeliveryWiring."""
-        return destination(spec, place)
