@@ -42,7 +42,7 @@ from rvertex.errors import LateRowError, SumOverflowError, UnboundedLifetimeErro
 from tests.spark.batches import MASTER, assert_twins, batched, streamed
 from tests.support.budget import examples
 from tests.support.queries import QUERIES
-from tests.support.random_plans import streams
+from tests.support.random_plans import Spread, streams
 from tests.support.temporal_queries import TEMPORAL_QUERIES
 
 if TYPE_CHECKING:
@@ -57,22 +57,7 @@ NAN = math.nan
 SCHEMA = {"k": "string", "g": "float64", "n": "int64", "x": "float64", "t": "timestamp"}
 
 
-class Distance:
-    """A user aggregate of integers: maximum minus minimum."""
-
-    type = pa.int64()
-
-    def init(self) -> list[int]:
-        return []
-
-    def add(self, state: list[int], values: pa.Array) -> list[int]:
-        return state + values.drop_null().to_pylist()  # type: ignore[no-any-return]
-
-    def result(self, state: list[int]) -> int | None:
-        return max(state) - min(state) if state else None
-
-
-class Newest(Distance):
+class Newest(Spread):
     """An aggregate whose values and result are times."""
 
     type = pa.timestamp("us")
@@ -147,7 +132,7 @@ MORE = {
     "high": agg.quantile("x", 0.9),
     "often_g": agg.mode("g"),
     "often_k": agg.mode("k"),
-    "user": agg.user(Distance(), "n"),
+    "user": agg.user(Spread(), "n"),
     "latest": agg.user(Newest(), "t"),
     "best": agg.max_by(col("n") % 3, "x"),
     "worst": agg.min_by(lit("same"), "g"),

@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import jobmanager
 from planner import sinks
-from tests.support.jobs import WAIT_S, two_exchanges
-from tests.support.killed_driver import CONFIG, show
+from tests.support.jobs import two_exchanges
+from tests.support.killed_driver import run_or_resume
 
 if TYPE_CHECKING:
     from planner import Query
@@ -25,19 +24,7 @@ def delivered(events: Path, place: str, where: str) -> Query:
 
 def main(events: str, root: str, paced: str, place: str, where: str) -> None:
     """Run or resume the job at ``root``; ``place``: a topic, or ``table:NAME``."""
-    if Path(root, "job.json").exists():
-        job = jobmanager.resume(root, config=CONFIG, on_status=show)
-    else:
-        job = jobmanager.run(
-            delivered(Path(events), place, where),
-            root=root,
-            executor="local",
-            hosts=2,
-            paced=float(paced),
-            config=CONFIG,
-            on_status=show,
-        )
-    job.wait(WAIT_S)
+    run_or_resume(delivered(Path(events), place, where), root, float(paced))
 
 
 if __name__ == "__main__":

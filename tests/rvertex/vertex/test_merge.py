@@ -149,17 +149,22 @@ def test_merge_is_a_sort_in_any_arrival_order(
         assert merge.consumed == tuple(map(len, tables))
 
 
-@examples(100)
+@pytest.mark.parametrize(
+    "limits", [{"pending_rows_max": 4}, {"pending_rows_max": 1 << 20, "pending_bytes_max": 1}]
+)
+@examples(50)
 @given(channels(), st.randoms(use_true_random=False))
 def test_reading_only_what_is_wanted_never_stalls(
-    case: tuple[list[list[Row]], list[int]], random: Random
+    limits: dict[str, int], case: tuple[list[list[Row]], list[int]], random: Random
 ) -> None:
+    """The channel with the lowest time may always add a row."""
     tables, ports = case
     tables = [[*(r for r in rows if r[0] < INF_TIME), (INF_TIME, CTI)] for rows in tables]
     batches = [channel_batch(c, rows) for c, rows in enumerate(tables)]
-    merge = new_merge(ports)
+    merge = Merge([PAYLOAD] * len(ports), ports, **limits)
     for _ in range(sum(map(len, tables)) + 1):
         merge.release()
+        merge.check()
         wanted = [i for i in range(len(tables)) if merge.wants(i)]
         if wanted:
             i = random.choice(wanted)
@@ -273,28 +278,6 @@ def test_many_channels_of_many_rows() -> None:
     want = np.concatenate(rows, axis=1)
     assert np.array_equal(got, want[:, np.lexsort((want[2], want[1], want[0]))])
     assert run.events.schema.names == [VS, VE, "c", "n"]
-
-
-@examples(50)
-@given(channels(), st.randoms(use_true_random=False))
-def test_a_limit_in_bytes_never_stalls(
-    case: tuple[list[list[Row]], list[int]], random: Random
-) -> None:
-    """The channel with the lowest time may always add a row, so the merge never stalls."""
-    tables, ports = case
-    tables = [[*(r for r in rows if r[0] < INF_TIME), (INF_TIME, CTI)] for rows in tables]
-    batches = [channel_batch(c, rows) for c, rows in enumerate(tables)]
-    merge = Merge([PAYLOAD] * len(ports), ports, pending_rows_max=1 << 20, pending_bytes_max=1)
-    for _ in range(sum(map(len, tables)) + 1):
-        merge.release()
-        merge.check()
-        wanted = [i for i in range(len(tables)) if merge.wants(i)]
-        if wanted:
-            i = random.choice(wanted)
-            at = merge.read_positions[i]
-            merge.offer(i, Items(at, batches[i].slice(at, 2)))
-    assert merge.is_finished
-    assert merge.consumed == merge.read_positions == tuple(map(len, tables))
 
 
 def test_a_channel_that_is_ahead_waits_by_bytes() -> None:
