@@ -39,7 +39,7 @@ _INSIDE = "inside"
 
 @dataclass(frozen=True, slots=True)
 class ForwardCtis:
-    """Wraps ``operator``, which must have no side outputs and draw no values."""
+    """Emits CTIs that ``operator`` holds back; it has no side outputs and logged values."""
 
     holds_ctis: ClassVar[bool] = False
 

@@ -25,7 +25,7 @@ class ClientStatement(exp.Expression):
 
 
 def option_of(name: Token, value: exp.Expr, called: str | None = None) -> exp.Expr:
-    """Make an option as in ``WITH``, at the place of its name."""
+    """Make the syntax node of an option in ``WITH``. Errors show the position of ``name``."""
     option = exp.Property(this=exp.var(called or name.text), value=value)
     option.update_positions(name)
     return option

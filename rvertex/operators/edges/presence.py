@@ -50,7 +50,7 @@ class Presence:
         self.adopt(*self.of(codes))
 
     def change(self, codes: np.ndarray, times: np.ndarray, deltas: np.ndarray) -> Spans:
-        """Add births (+1) and deaths (-1); return the spans in which their codes have no rows.
+        """Add starts (+1) and ends (-1); return the spans in which their codes have no rows.
 
         The result has the spans that begin or end in this step, and all open ones.
         """

@@ -51,7 +51,7 @@ class Results:
         lives: np.ndarray,
         places: np.ndarray | None = None,
     ) -> pa.RecordBatch:
-        """Return the events that follow from the results of steps, one per code and instant.
+        """Return the events for the results of steps. A step is a key (by its code) and an instant.
 
         ``codes``, ``times`` int64[n]; ``made``: the payload of each step; ``lives`` bool[n]:
         whether the key has a result after the instant. ``places`` int64[n]: the order of steps at

@@ -274,7 +274,7 @@ class EdgeRunningSessionsOperator:
         return begins, belongs, ended
 
     def _due(self, promise: int, codes: np.ndarray) -> _Ends:
-        """Return the sessions that end before ``promise``.
+        """Return the sessions that end before the time ``promise``.
 
         ``codes``: the keys of this call's steps.
         """

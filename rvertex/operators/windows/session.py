@@ -189,7 +189,7 @@ class SessionColumns:
         raise NotImplementedError
 
     def needed(self, promise: int) -> np.ndarray:
-        """Return a mask of the keys that are still active at ``promise``."""
+        """Return a mask of the keys that are still active at the time ``promise``."""
         mask: np.ndarray = self._starts.active.read() > promise
         return mask
 

@@ -69,7 +69,7 @@ class WindowLog:
         return np.arange(known, count) + self.first
 
     def set_ends(self, windows: np.ndarray, ends: np.ndarray, closes: np.ndarray) -> None:
-        """Set the ends of open windows, and the promises that close them."""
+        """Set the ends of open windows, and the times that close them (see the module)."""
         if len(windows) == 0:
             return
         assert int(windows.min()) >= self.released, (windows, self.released)
@@ -91,7 +91,7 @@ class WindowLog:
         return self._links[column].read()[windows - self.first]  # type: ignore[no-any-return]
 
     def advance(self, promise: int, ctis: np.ndarray) -> tuple[int, np.ndarray]:
-        """Close windows up to ``promise``. ``ctis``: the CTIs since the last call.
+        """Close windows, given that no event before ``promise`` follows. ``ctis``: the new CTIs.
 
         Returns the first window that must not be released yet, and the output CTIs.
         """
@@ -146,7 +146,7 @@ class WindowLog:
         return [self._starts, self._ends, self._closes, *self._links]
 
     def _first_open(self, promise: int) -> int:
-        """Return the first window from the cursor on that ``promise`` leaves open."""
+        """Return the first window, from the cursor on, that closes later than ``promise``."""
         at, look = self._open - self.first, _LOOK_MIN
         closes = self._closes.read()
         while at < len(closes):

@@ -159,7 +159,7 @@ class KeyedState:
         return pa.Table.from_batches(self._log.current(), self._schema)
 
     def note(self, slot: Any) -> None:
-        """List a slot as changed. Called before a change, if ``_is_dirty`` is false."""
+        """Record that a key's object changes. Called before its first change after a write."""
         slot._is_dirty = True
         self.changed.append(slot)
 

@@ -1,7 +1,8 @@
-"""Values that engines compute differently, in the dialect of each: halves, signs, escapes, groups.
+"""Calls with different results in different engines: rounding, signs, escapes, regex groups.
 
-DuckDB's column is computed by DuckDB. Cannot catch: the values of other engines, which are from
-their documents.
+Each call is evaluated in the dialect of each engine. DuckDB computes its own expected values; those
+of other engines are from their documentation, so an error there is not detected. Cannot catch: a
+version of an engine with other results.
 """
 
 from __future__ import annotations
