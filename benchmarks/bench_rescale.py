@@ -3,8 +3,9 @@
 Another process appends ``RATE`` events per second (open loop) to a log. A job on Spark counts them
 in windows of 10 ms by 1,000 keys, and a subscription notes when each batch arrives. *pause* is the
 longest time between two batches around a change, *usual* the longest in a second before it. A
-change is a number of vertices, ``split`` (of the range with the greatest load) or ``merge``. At the
-end each window is compared with the right one. The last line is one JSON object.
+change is a number of vertices, ``split`` (of the range with the greatest load), ``merge``, or
+``savepoint``, which should not pause the output. At the end each window is compared with the right
+one. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from processes import end_in_order
 
 import jobmanager
 from jobmanager import Job
-from jobmanager.driver.running.deploying import rescale
+from jobmanager.driver.running.deploying import rescale, take_savepoint
 from planner import Query, Stream, agg, tumbling
 from rstream import Appender
 
@@ -92,8 +93,12 @@ def change(job: Job, watcher: Watcher, what: str) -> dict[str, Any]:
     """Change the job; the pause of its output."""
     time.sleep(BETWEEN_S + BEFORE_S)
     begun_us, load = now_us(), round(os.getloadavg()[0], 1)
-    how: dict[str, Any] = {what: ""} if what in ("split", "merge") else {"parallelism": int(what)}
-    rescale(job.root, **how, wait_s=WAIT_S)
+    if what == "savepoint":
+        take_savepoint(job.root, "saved", wait_s=WAIT_S)
+    else:
+        is_range = what in ("split", "merge")
+        how: dict[str, Any] = {what: ""} if is_range else {"parallelism": int(what)}
+        rescale(job.root, **how, wait_s=WAIT_S)
     time.sleep(AFTER_S)
     seen = watcher.outputs.at_us
     usual = longest_ms(seen, begun_us - int(BEFORE_S * 1e6), begun_us)

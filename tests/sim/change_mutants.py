@@ -15,7 +15,6 @@ from jobmanager.driver.running.changes import apply, cut, drafting, ends, pendin
 from jobmanager.driver.running.changes.ends import truncate
 from jobmanager.driver.running.changes.generation import Builder
 from jobmanager.driver.running.changes.rescaled import Rescaler
-from jobmanager.driver.running.changes.taking import Taking
 from jobmanager.manager import stopping
 from jobmanager.storage.root import PLAN
 from rstream.items.hashing import slots_of
@@ -70,15 +69,9 @@ def a_file_goes_that_a_savepoint_names() -> Mutant:
     return Mutant(root_keeper, "named_files", lambda store: frozenset(), change=True)
 
 
-def protection_ends_before_a_savepoint_is_complete() -> Mutant:
-    """Checkpoints may go while the savepoint that will name them is being written."""
-    original = Taking._write
-
-    def write(self: Taking, *given: Any) -> Any:
-        self._driver.end_save()
-        return original(self, *given)
-
-    return Mutant(Taking, "_write", write, change=True)
+def files_of_a_new_savepoint_are_deleted() -> Mutant:
+    """A job manager that has read which files savepoints name does not read it again."""
+    return Mutant(root_keeper.RootKeeper, "note_savepoint", lambda self: None, change=True)
 
 
 def rows_on_their_way_are_not_saved() -> Mutant:
@@ -185,7 +178,7 @@ CHANGE_MUTANTS: tuple[Callable[[], Mutant], ...] = (
     a_range_ends_one_slot_too_late,
     a_row_is_left_behind,
     a_file_goes_that_a_savepoint_names,
-    protection_ends_before_a_savepoint_is_complete,
+    files_of_a_new_savepoint_are_deleted,
     rows_on_their_way_are_not_saved,
     rows_are_left_out_at_the_change,
     rows_are_repeated_at_the_change,

@@ -117,6 +117,8 @@ KILLERS = {
     "a_range_ends_one_slot_too_late": 10047,
     "a_row_is_left_behind": 1,
     "a_file_goes_that_a_savepoint_names": 200,
+    "files_of_a_new_savepoint_are_deleted": 6,
+    "rows_on_their_way_are_not_saved": 124,
     "rows_are_left_out_at_the_change": 200,
     "rows_are_repeated_at_the_change": 2,
     "the_new_plan_is_written_before_the_commit": 14,
