@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot.tokenizer_core import TokenType
 
+from planner.sql.reading.forms.queries.intervals import NO_AGE
+
 if TYPE_CHECKING:
     from sqlglot.tokenizer_core import Token
 
@@ -95,8 +97,7 @@ HINTS: dict[str, str] = {
     **dict.fromkeys(
         ("DATEDIFF", "DATE_DIFF", "TIMESTAMPDIFF", "TIMESTAMP_DIFF", "TIMEDIFF"), _BETWEEN
     ),
-    "AGE": "it counts months and years: write a - b for the time between, or compare it by = "
-    "< > with one length below 28 days, as INTERVAL '36' HOUR",
+    "AGE": NO_AGE,
     **dict.fromkeys(("STR_TO_TIME", "PARSE_TIMESTAMP"), _PARSED),
     **dict.fromkeys(("STR_TO_DATE", "PARSE_DATE"), "write TO_DATE(s, 'dd.MM.yyyy')"),
     **dict.fromkeys(("DATE_FORMAT", "TO_CHAR", "STRFTIME", "TIME_TO_STR", "FORMAT"), _TEXT),

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 #: Key in ``meta`` of a CREATE: the INSERT INTO ... VALUES of its rows.
 ROWS = "rows_of_values"
+#: Key in ``meta`` of a CREATE, and of the first of its rows: its conditions and unique columns, as
+#: ``(node, columns)``; a CHECK has no columns.
+CONSTRAINTS = "constraints_of_rows"
 #: Key in ``meta`` of a CREATE without a time: the column over which the text has windows.
 TIME = "time_of_windows"
 #: Options of a table whose rows are elsewhere.
@@ -37,6 +40,12 @@ _KEYED = (
     "a PRIMARY KEY of rows of a SELECT is not supported: leave it out, and keep the last row of a "
     "key with ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) = 1"
 )
+_UNCHECKED = (
+    "CHECK and UNIQUE of rows of a SELECT are not supported: leave them out, and write the "
+    "condition in WHERE of the SELECT"
+)
+#: Dialects in which a second row of a PRIMARY KEY is an error; in others it replaces the first.
+_ONCE = ("postgres", "duckdb")
 _PARTITION = "INSERT INTO {0} PARTITION is not supported: write the value as a column of the SELECT"
 _PLAIN = (
     "INSERT INTO a table of this text takes columns, and VALUES or a SELECT: leave {0} out, and "
@@ -69,7 +78,7 @@ def with_inserted(
     kept = list(statements)
     for create in statements:
         if isinstance(create, exp.Create) and isinstance(create.this, exp.Schema):
-            _drop_checks(create.this)
+            create.meta[CONSTRAINTS] = _constraints_out_of(create.this, engine)
     if engine in _COPYING:
         _check_copies(statements, error)
     for create in statements:
@@ -97,6 +106,7 @@ def with_inserted(
             _take_defaults(create)
         if len(of_values) == len(inserts):
             create.meta[ROWS] = of_values
+            of_values[0].meta[CONSTRAINTS] = create.meta.get(CONSTRAINTS, [])
             kept = [s for s in kept if not any(s is one for one in inserts)]
         else:
             kept = _as_query(create, inserts, kept, engine, error)
@@ -162,20 +172,40 @@ def _is_moment(column: exp.ColumnDef) -> bool:
     return kind is not None and kind.is_type(*exp.DataType.TEMPORAL_TYPES)
 
 
-def _drop_checks(schema: exp.Schema) -> None:
-    """Drop CHECK, UNIQUE and REFERENCES, which the rows of a store fulfil."""
+def _constraints_out_of(schema: exp.Schema, engine: str) -> list[tuple[exp.Expr, list[str]]]:
+    """Drop CHECK, UNIQUE and REFERENCES, which the rows of a store fulfil.
+
+    Return the conditions of CHECK, and the columns of UNIQUE and of a PRIMARY KEY without repeats.
+    """
     kinds = (exp.UniqueColumnConstraint, exp.CheckColumnConstraint, exp.Reference, exp.ForeignKey)
+    keys = (exp.PrimaryKey, exp.PrimaryKeyColumnConstraint)
+    found: list[tuple[exp.Expr, list[str]]] = []
     kept = []
+
+    def add(node: exp.Expr, names: list[str]) -> None:
+        if isinstance(node, exp.CheckColumnConstraint):
+            found.append((node.this, []))
+        elif isinstance(node, exp.UniqueColumnConstraint) or engine in _ONCE:
+            found.append((node, names))
+
     for part in schema.expressions:
         whole = part.expressions[0] if isinstance(part, exp.Constraint) else part
+        if isinstance(whole, (*kinds, *keys)):
+            listed = whole.this if isinstance(whole, exp.UniqueColumnConstraint) else whole
+            if not isinstance(whole, exp.Reference | exp.ForeignKey):
+                add(whole, [one.name for one in listed.expressions])
         if isinstance(whole, kinds):
             continue
         if isinstance(part, exp.ColumnDef):
             constraints = part.args.get("constraints") or []
+            for one in constraints:
+                if isinstance(one.args["kind"], (*kinds[:2], *keys)):
+                    add(one.args["kind"], [part.name])
             others = [one for one in constraints if not isinstance(one.args["kind"], kinds)]
             part.set("constraints", others)
         kept.append(part)
     schema.set("expressions", kept)
+    return found
 
 
 def _take_defaults(create: exp.Create) -> None:
@@ -252,6 +282,8 @@ def _as_query(
     if isinstance(create.this, exp.Schema):
         if create.this.find(exp.PrimaryKey, exp.PrimaryKeyColumnConstraint):
             raise error(create.this, _KEYED)
+        if create.meta[CONSTRAINTS]:
+            raise error(create.this, _UNCHECKED)
         if engine in _CHECKING:
             for insert in inserts:
                 _check_lengths(insert, create.this, error)

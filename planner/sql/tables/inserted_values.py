@@ -14,10 +14,11 @@ from planner.api.inputs.tables import table_rows
 from planner.api.stream import Stream
 from planner.expressions.nodes import ONE_ROW, resolve
 from planner.sql.expressions.scalars import Expressions
-from planner.sql.expressions.scope import Scope
+from planner.sql.expressions.scope import Scope, Visible
 from planner.sql.reading.errors import sql_type
 from planner.sql.reading.forms.queries.stored_rows import DEFAULT
 from planner.sql.reading.literals import time_literal
+from planner.sql.tables.inserted import CONSTRAINTS
 from planner.sql.tables.lasting import CHANGELOG
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ _NO_TIME = (
 )
 _TIMED = re.compile(r"\b(WINDOW\s+(TUMBLING|HOPPING|SESSION)|WITHIN)\b", re.IGNORECASE)
 _LONG = "{0!r} is too long for {1} VARCHAR({2})"
+_VIOLATES = "row {0} of VALUES does not satisfy this CHECK: correct it"
+_REPEATS = "row {0} of VALUES repeats {1} in the unique columns ({2}): correct it"
 _COUNT = "VALUES: {0} values for the columns {1}"
 
 
@@ -63,6 +66,7 @@ def inserted_rows(table: Table, inserts: Sequence[exp.Insert], time: exp.Expr | 
     batch = pa.RecordBatch.from_pylist(
         [{name: row.get(name) for name in schema.names} for row in rows], schema
     )
+    _check(inserts[0].meta.get(CONSTRAINTS, ()), batch, table)
     options = table.time_options(time, None, schema)
     if "vs" not in options and not any(_ROWTIME in row for row in rows):
         if table.text.engine.name == "ksqldb" and _TIMED.search(table.text.text):
@@ -85,6 +89,30 @@ def inserted_rows(table: Table, inserts: Sequence[exp.Insert], time: exp.Expr | 
         made = made.with_columns(**{options["vs"]: vs().cast(schema.field(options["vs"]).type)})
     made = table.declared(made)
     return made.upserts(list(columns.primary_key)) if CHANGELOG in table.given.values else made
+
+
+def _check(
+    constraints: Sequence[tuple[exp.Expr, list[str]]], batch: pa.RecordBatch, table: Table
+) -> None:
+    """Raise SqlError for a row with a false condition, or a second row of a key without nulls."""
+    visible = tuple(Visible("", name, name) for name in batch.schema.names)
+    scope = Scope(Stream(table_rows(pa.Table.from_batches([batch]), None)), visible)
+    for node, columns in constraints:
+        if columns:
+            names, seen = [_known(name, batch.schema) for name in columns], set()
+            listed = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
+            for number, key in enumerate(listed, start=1):
+                is_compared = None not in key or node.args.get("nulls")  # NULLS NOT DISTINCT
+                if is_compared and repr(key) in seen:
+                    what = ", ".join(map(str, key)), ", ".join(names)
+                    raise table.text.error(node, _REPEATS.format(number, *what))
+                seen.add(repr(key))
+            continue
+        with table.text.located(node):
+            made = Expressions(table.text, scope, {}).compile(node)
+            passed = resolve(as_node(made), batch.schema).evaluate(batch).to_pylist()
+        if False in passed:  # null is not false
+            raise table.text.error(node, _VIOLATES.format(passed.index(False) + 1))
 
 
 def _rows_of(insert: exp.Insert, schema: pa.Schema, table: Table) -> list[dict[str, Any]]:

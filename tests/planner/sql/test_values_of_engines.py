@@ -351,6 +351,29 @@ def test_json_of_postgres_is_compared_by_its_values(test: str) -> None:
     assert value(f"{JSON}::json = {SAME}::json", "duckdb") is False
 
 
+@pytest.mark.parametrize(
+    ("made", "wanted"),
+    [
+        ("'{\"b\": 1}'::jsonb || '{\"a\": 2}'", '{"a":2,"b":1}'),
+        (
+            "('{\"b\": 1}'::jsonb || '{\"a\": 2}') - 'c' || '{\"aa\": [2.0]}'",
+            '{"a":2,"b":1,"aa":[2]}',
+        ),
+        ("JSONB_SET('{\"bb\": 1}', '{a}', '{\"d\": 1, \"c\": 2}')", '{"a":{"c":2,"d":1},"bb":1}'),
+        ("JSONB_INSERT('{\"bb\": 1}'::jsonb, '{a}', '2')", '{"a":2,"bb":1}'),
+        ("JSONB_BUILD_OBJECT('bb', 1, 'ä', 2, 'c', 3, 'bb', 4)", '{"c":3,"bb":4,"ä":2}'),
+    ],
+)
+def test_functions_that_build_jsonb_have_one_text_per_value(made: str, wanted: str) -> None:
+    assert value(made, "postgres") == wanted
+    assert value(f"JSON_SORTED({made})", "postgres") == wanted
+
+
+def test_jsonb_is_written_anew_once() -> None:
+    """A parse per row: the cast writes it, and comparisons read its text."""
+    assert repr(node("s::jsonb = s::jsonb -> 'a'", "postgres")).count("'json_sorted'") == 2
+
+
 def test_jsonb_of_postgres_has_one_text_per_value() -> None:
     assert (
         value('CAST(\'{"bb": 1, "a": [1, 2.50]}\' AS JSONB)', "postgres") == '{"a":[1,2.5],"bb":1}'
@@ -372,6 +395,27 @@ def test_an_age_is_compared_with_lengths_below_a_month(dialect: str) -> None:
     for wrong in (age, f"{age} > INTERVAL '28' DAY"):
         with pytest.raises(SqlError, match="it counts months and years"):
             value(wrong, dialect)
+
+
+LATER, DAY = "TIMESTAMP '2024-03-01 06:00:00'", "DATE '2024-02-28'"
+
+
+@pytest.mark.parametrize(
+    ("ages", "limits"),
+    [
+        (f"AGE({LATER}, {DAY})", "BETWEEN INTERVAL '1 hour' AND INTERVAL '2 days 6 hours'"),
+        (f"AGE({LATER}, {DAY})", "NOT BETWEEN INTERVAL '1 day' AND INTERVAL '2 days 5 hours'"),
+        (f"AGE({LATER}, {DAY})", "= INTERVAL '2 days 06:00:00'"),
+        (f"AGE({DAY}, {LATER})", "< INTERVAL '-2 days'"),
+        (f"AGE(DATE '2024-03-01', {DAY})", ">= INTERVAL '1 day 24 hours'"),
+        (f"AGE({DAY}, DATE '2023-02-28')", "> INTERVAL '27 days 23 hours'"),
+    ],
+)
+def test_ages_are_compared_as_in_duckdb(ages: str, limits: str) -> None:
+    test = f"{ages} {limits}"
+    assert value(test, "duckdb") is value(test, "postgres") is ducks(test)
+    with pytest.raises(SqlError, match="it counts months and years"):
+        value(f"{ages} BETWEEN INTERVAL '1 day' AND INTERVAL '1 month 2 days'", "postgres")
 
 
 @pytest.mark.parametrize("call", ["HAMMING('abc', 'ab')", "HAMMING('', '')", "JACCARD('', 'a')"])

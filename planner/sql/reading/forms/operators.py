@@ -56,7 +56,8 @@ def with_operators(
     kinds: tuple[type[exp.Expr], ...] = (
         *(*_LIKES, exp.In, exp.Glob, exp.Cast, exp.RegexpILike, exp.Substring, exp.Encode),
         *(exp.ConcatWs, exp.Tuple, exp.Mode, exp.ToBase64, exp.Overlaps),
-        *(COMPARED if engine else ()),  # without a dialect, rows of values cannot be compared
+        # without a dialect, rows of values cannot be compared
+        *((*COMPARED, exp.Between) if engine else ()),
         *(COMPARISONS if engine == "postgres" else ()),
         *(kind for kind in OF_POSTGRES if engine == "postgres" or kind not in _OF_JSON),
     )
@@ -87,7 +88,9 @@ def _of_rows(node: exp.Expr, engine: str, error: Error) -> exp.Expr | None:
         return among(node, engine, error)
     if isinstance(node, exp.Overlaps):
         return overlaps(node, engine)
-    return (compared(node, engine) or aged(node)) if isinstance(node, COMPARED) else None
+    if isinstance(node, exp.Between):
+        return aged(node, error)
+    return (compared(node, engine) or aged(node, error)) if isinstance(node, COMPARED) else None
 
 
 def _made(node: exp.Expr) -> exp.Expr | None:

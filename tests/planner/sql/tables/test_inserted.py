@@ -1,12 +1,13 @@
 """INSERT INTO a table that the text reads: rows of VALUES, and queries that become a UNION ALL.
 
-Cannot catch: what an engine checks of rows that it stores (CHECK, UNIQUE, REFERENCES).
+Cannot catch: rows without the row that their REFERENCES names.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pytest
 
 from planner import SqlError, Stream, sql
@@ -47,7 +48,42 @@ def test_the_last_row_of_a_key_remains() -> None:
     text = """
     CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR);
     INSERT INTO t VALUES (1, 'a'), (2, 'b'); INSERT INTO t VALUES (1, 'c'); SELECT * FROM t"""
-    assert rows(text, "postgres") == [(1, "c"), (2, "b")]
+    assert rows(text, "flink") == [(1, "c"), (2, "b")]
+    with pytest.raises(SqlError, match=r"row 3 of VALUES repeats 1 in the unique columns \(id\)"):
+        rows(text, "postgres")
+
+
+@pytest.mark.parametrize(
+    ("columns", "values"),
+    [
+        ("a INT CHECK (a > 0), b INT", "(1, 1), (0, 1)"),
+        ("a INT CHECK (a > 0), b INT", "(NULL, 1)"),
+        ("a INT, b INT, CHECK (a < b OR b IS NULL)", "(3, NULL), (3, 2)"),
+        ("a INT, b VARCHAR CHECK (LENGTH(b) > 1)", "(1, 'ab'), (2, 'c')"),
+        ("a INT PRIMARY KEY, b INT", "(1, 1), (2, 1), (1, 2)"),
+        ("a INT, b INT, PRIMARY KEY (a, b)", "(1, 1), (2, 1), (1, 2)"),
+        ("a INT, b INT, PRIMARY KEY (a, b)", "(1, 1), (2, 1), (1, 1)"),
+        ("a DOUBLE UNIQUE, b INT", "(1.5, 1), (1.5, 2)"),
+        ("b INT, a INT UNIQUE", "(1, NULL), (2, NULL)"),
+        ("a INT, b INT, UNIQUE (A, b)", "(1, NULL), (1, NULL), (1, 1), (1, 1)"),
+    ],
+)
+def test_rows_that_duckdb_refuses_are_refused(columns: str, values: str) -> None:
+    text = f"CREATE TABLE t ({columns}); INSERT INTO t VALUES {values}; SELECT * FROM t"
+    try:
+        with duckdb.connect() as duck:
+            wanted = duck.sql(text).fetchall()
+    except duckdb.ConstraintException:
+        with pytest.raises(SqlError, match=r"of VALUES (repeats|does not)"):
+            rows(text, "duckdb")
+        return
+    assert rows(text, "duckdb") == sorted(wanted)
+
+
+def test_rows_of_a_query_are_not_checked() -> None:
+    text = "CREATE TABLE t (a INT CHECK (a > 0)); INSERT INTO t SELECT -1; SELECT * FROM t"
+    with pytest.raises(SqlError, match="CHECK and UNIQUE of rows of a SELECT"):
+        sql(text, dialect="duckdb")
 
 
 def test_rows_of_values_and_of_a_query_are_columns_of_one_table() -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 _US = {
@@ -40,35 +44,39 @@ _DAYS = re.compile(r"^([+-]?\d+) (?=[+-]?\d+:)")
 
 
 #: A shorter time between two moments has no months in the AGE of PostgreSQL and DuckDB.
-_MONTH_DAYS_MIN = 28
+_SHORT_US_MAX = 28 * _US["DAY"]
+NO_AGE = (
+    "it counts months and years: write a - b for the time between, TIMESTAMPDIFF(YEAR, b, a) for "
+    "full years, or a > b + INTERVAL '1 month'; AGE(a, b) can be compared with lengths below 28 "
+    "days, as INTERVAL '36' HOUR"
+)
 
 
-def aged(node: exp.Expr) -> exp.Expr | None:
-    """Rewrite ``AGE(a, b) > INTERVAL '12 hours'`` as ``(a - b) > ...``; None if months matter."""
-    sides = {"this": node.this, "expression": node.args.get("expression")}
-    ages = {name: side for name, side in sides.items() if side is not None and _is_age(side)}
-    lengths = [side for side in sides.values() if isinstance(side, exp.Interval)]
-    if not ages or len(lengths) != 1 or not _is_short(lengths[0]):
+def aged(node: exp.Expr, error: Callable[[exp.Expr, str], Exception]) -> exp.Expr | None:
+    """Rewrite ``AGE(a, b) > INTERVAL '12 hours'`` as ``(a - b) > ...``.
+
+    Raises:
+        SqlError: made by ``error``; months matter.
+    """
+    parts = {name: node.args.get(name) for name in ("this", "expression", "low", "high")}
+    sides = {name: side for name, side in parts.items() if side is not None}
+    ages = [name for name, side in sides.items() if _is_age(side)]
+    found = [lengths(side) for name, side in sides.items() if name not in ages]
+    if len(ages) != 1 or None in found:
         return None
-    ((name, age),) = ages.items()
+    (name,) = ages
+    if any(one is None or one[0] or abs(one[1]) >= _SHORT_US_MAX for one in found):
+        raise error(sides[name], f"the function AGE is not supported; {NO_AGE}")
     made = node.copy()
-    later, earlier = age.expressions
-    made.set(name, exp.Paren(this=exp.Sub(this=later.copy(), expression=earlier.copy())))
+    # of two dates, a - b is a number
+    later, earlier = (exp.cast(part.copy(), "TIMESTAMP") for part in sides[name].expressions)
+    made.set(name, exp.Paren(this=exp.Sub(this=later, expression=earlier)))
     return made
 
 
 def _is_age(node: exp.Expr) -> bool:
     is_call = isinstance(node, exp.Anonymous) and node.name.upper() == "AGE"
     return is_call and len(node.expressions) == 2
-
-
-def _is_short(interval: exp.Interval) -> bool:
-    """Return whether an interval of one unit is shorter than every month."""
-    unit = str(interval.args.get("unit") or "").upper().removesuffix("S")
-    value = interval.this
-    if unit not in _US or not isinstance(value, exp.Literal):
-        return False
-    return abs(float(value.name)) * _US[unit] < _MONTH_DAYS_MIN * _US["DAY"]
 
 
 def whole_interval(made: exp.Expr | None, text: exp.Expr | None) -> exp.Expr | None:

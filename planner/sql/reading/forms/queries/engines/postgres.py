@@ -28,14 +28,14 @@ def of_postgres(node: exp.Expr) -> exp.Expr | None:
             return exp.ArrayContainsAll(this=given[0], expression=given[1])
         return exp.Anonymous(this=name, expressions=given)
     if isinstance(node, exp.Anonymous):
-        return _put(node)
+        return _built(node) if node.name.upper() == "JSONB_BUILD_OBJECT" else _put(node)
     if isinstance(node, exp.MakeInterval):
         return _length(node)
     if not isinstance(other, exp.Expr):
         return None
     if isinstance(node, exp.DPipe):
         is_merge = any(map(is_json, (value, other)))
-        return _called("JSON_CONCAT", value, other) if is_merge else None
+        return _sorted(_called("JSON_CONCAT", value, other)) if is_merge else None
     if isinstance(node, exp.JSONBDeleteAtPath):
         return _removed(value, _path(other))
     return _without(value, other) if isinstance(node, exp.Sub) and is_json(value) else None
@@ -49,9 +49,25 @@ def compared_json(node: exp.Expr) -> exp.Expr | None:
     made = node.copy()
     for name in ("this", "expression"):
         if made.args.get(name) is not None:
-            made.set(name, _called("JSON_SORTED", made.args[name]))
-    made.set("expressions", [_called("JSON_SORTED", part) for part in node.expressions] or None)
+            made.set(name, _sorted(made.args[name]))
+    made.set("expressions", [_sorted(part) for part in node.expressions] or None)
     return made
+
+
+def _sorted(node: exp.Expr) -> exp.Expr:
+    """Return JSON whose equal values have equal texts; what has this form already, as it is."""
+    return node.copy() if _is_sorted(node) else _called(_SORTED, node)
+
+
+def _is_sorted(node: exp.Expr) -> bool:
+    if isinstance(node, exp.Paren | exp.JSONExtract | exp.JSONBExtract | exp.JSONBDeleteAtPath):
+        return _is_sorted(node.this)
+    if isinstance(node, exp.Cast):
+        return bool(node.to.is_type("JSONB"))
+    if isinstance(node, exp.Column):
+        return node.meta.get(JSON) == "JSONB"
+    name = node.name if isinstance(node, exp.Anonymous) else ""
+    return name == _SORTED or (name == "JSON_WITHOUT" and _is_sorted(node.expressions[0]))
 
 
 def _called(name: str, *given: exp.Expr) -> exp.Expr:
@@ -80,6 +96,18 @@ def _path(node: exp.Expr) -> exp.Expr:
     return node
 
 
+def _built(node: exp.Anonymous) -> exp.Expr | None:
+    """Rewrite ``JSONB_BUILD_OBJECT('bb', 1, 'a', 2)`` with its fields as JSONB stores them."""
+    keys, values = node.expressions[::2], node.expressions[1::2]
+    if len(keys) != len(values) or not all(key.is_string for key in keys):
+        return None
+    last = {key.name: (key, value) for key, value in zip(keys, values, strict=True)}
+    ordered = sorted(last, key=lambda name: (len(name.encode()), name.encode()))
+    if ordered == [key.name for key in keys]:
+        return None
+    return _called(node.name, *(part for name in ordered for part in last[name]))
+
+
 def _put(node: exp.Anonymous) -> exp.Expr | None:
     """Rewrite ``JSONB_SET(j, path, value, FALSE)`` and ``JSONB_INSERT(j, path, value, TRUE)``."""
     kinds = _PUT.get(node.name.upper())
@@ -90,7 +118,7 @@ def _put(node: exp.Anonymous) -> exp.Expr | None:
     if not isinstance(choice, exp.Boolean):
         return None
     kind = exp.Literal.string(kinds[0 if choice.this else 1])
-    return _called("JSON_CHANGED", held, _path(more[0]), more[1], kind)
+    return _sorted(_called("JSON_CHANGED", held, _path(more[0]), more[1], kind))
 
 
 def _length(node: exp.MakeInterval) -> exp.Expr | None:
@@ -142,26 +170,28 @@ def is_json(node: exp.Expr) -> bool:
 
 #: Key in ``meta`` of a column that is declared as JSON.
 JSON = "json"
+_SORTED = "JSON_SORTED"
 _OF_JSON = (exp.JSONExtract, exp.JSONBExtract, exp.JSONObject, exp.JSONBDeleteAtPath)
 _JSON_CALLS = (
     *("JSON_CONCAT", "JSONB_SET", "JSONB_INSERT", "TO_JSONB", "TO_JSON", "JSON_WITHOUT"),
     *("JSONB_BUILD_OBJECT", "JSONB_BUILD_ARRAY", "JSON_BUILD_OBJECT", "JSON_BUILD_ARRAY"),
-    *("JSONB_STRIP_NULLS", "JSON_CHANGED"),
+    *("JSONB_STRIP_NULLS", "JSON_CHANGED", _SORTED),
 )
 
 
 def with_json_columns(statements: list[exp.Expr]) -> None:
     """Mark columns as JSON if all declared columns of their name have the type JSON."""
-    kinds: dict[str, set[bool]] = {}
+    kinds: dict[str, set[str]] = {}
     for statement in statements:
         for column in statement.find_all(exp.ColumnDef):
             kind = column.args.get("kind")
-            found = kind is not None and kind.is_type("JSON", "JSONB")
-            kinds.setdefault(column.name.lower(), set()).add(bool(found))
+            found = "" if kind is None else kind.this.name if kind.is_type("JSON", "JSONB") else ""
+            kinds.setdefault(column.name.lower(), set()).add(found)
     for statement in statements:
         for node in statement.find_all(exp.Column):
-            if kinds.get(node.name.lower()) == {True}:
-                node.meta[JSON] = True
+            found_of = kinds.get(node.name.lower(), {""})
+            if "" not in found_of:
+                node.meta[JSON] = "JSONB" if found_of == {"JSONB"} else "JSON"
 
 
 #: Comparisons that do not compare JSON as text.
