@@ -251,6 +251,12 @@ def _has_call(nodes: Sequence[Node]) -> bool:
     return any(not isinstance(node, Column | Literal) for node in nodes)
 
 
+def _has_columns(node: Node) -> bool:
+    if isinstance(node, Call):
+        return any(map(_has_columns, node.args))
+    return not isinstance(node, Literal) and bool(node.columns())
+
+
 def calls_user(node: Node) -> bool:
     """Return whether the node calls user code."""
     if not isinstance(node, Call):
@@ -289,23 +295,30 @@ def resolve(node: Node, schema: pa.Schema) -> Node:
         ExpressionTypeError: an operator does not take the types of its arguments.
         InvalidPlanError: a part fails for any data, such as a cast of the literal "abc".
     """
-    return _resolve(node, schema, str(node))
+    return _resolve(node, schema, node, {})
 
 
-def _resolve(node: Node, schema: pa.Schema, whole: str) -> Node:
+def _resolve(node: Node, schema: pa.Schema, whole: Node, known: dict[int, Node]) -> Node:
+    """Resolve a node once, even if several calls have it. ``known``: results by ``id``."""
+    if (found := known.get(id(node))) is None:
+        found = known[id(node)] = _resolve_anew(node, schema, whole, known)
+    return found
+
+
+def _resolve_anew(node: Node, schema: pa.Schema, whole: Node, known: dict[int, Node]) -> Node:
     if isinstance(node, Column):
         return _resolve_column(node, schema, whole)
     if isinstance(node, Literal):
         return node if node.type is not None else replace(node, type=literal_type(node.literal))
     assert isinstance(node, Call), node
-    args = tuple(_resolve(arg, schema, whole) for arg in node.args)
+    args = tuple(_resolve(arg, schema, whole, known) for arg in node.args)
     resolved = function_of(node).resolve(replace(node, args=args))
     if resolved is None:
         types = tuple(str(arg.type) for arg in args)
         raise ExpressionTypeError(function_of(node).symbol, types, str(node))
     assert resolved.type is not None, resolved
     has_args = isinstance(resolved, Call) and resolved.args
-    if has_args and not resolved.columns() and not calls_user(resolved):
+    if has_args and not _has_columns(resolved) and not calls_user(resolved):
         _check_constant(resolved)
     return resolved
 
@@ -329,7 +342,7 @@ def _nested(name: str, schema: pa.Schema) -> Node | None:
     return None
 
 
-def _resolve_column(node: Column, schema: pa.Schema, whole: str) -> Node:
+def _resolve_column(node: Column, schema: pa.Schema, whole: Node) -> Node:
     if node.name in (VS, VE):
         return Column(node.name, pa.int64())
     at = schema.get_field_index(node.name)
@@ -338,7 +351,7 @@ def _resolve_column(node: Column, schema: pa.Schema, whole: str) -> Node:
         return nested
     if at < 0:
         known = tuple(name for name in schema.names if not name.startswith("_"))
-        where = "the input" if whole == node.name else whole
+        where = "the input" if str(whole) == node.name else str(whole)
         raise UnknownColumnError(node.name, known, where)
     column = Column(node.name, schema.field(at).type)
     if pa.types.is_dictionary(column.type):

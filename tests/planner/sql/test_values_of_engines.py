@@ -428,3 +428,23 @@ def test_duckdb_compares_texts_of_one_length(call: str) -> None:
 def test_hamming_of_null_is_null(call: str) -> None:
     assert value(call, "duckdb") is None
     assert ducks(call) is None
+
+
+@pytest.mark.parametrize(
+    ("call", "base"),
+    [
+        ("EVEN(# + 1)", "f"),
+        ("ROUND_EVEN(# / 2, 0)", "f * 1000"),
+        ("SINH(# / 8)", "f"),
+        ("LIST_RESIZE(#, LEN(#) + 1)", "l"),
+    ],
+)
+def test_nested_calls_grow_by_equal_amounts(call: str, base: str) -> None:
+    """Their templates name the argument several times, and large arguments are computed once."""
+    texts = [base]
+    for _ in range(4):
+        texts.append(call.replace("#", texts[-1], 1 if "LEN" in call else -1).replace("#", "l"))
+    wanted = ducks(texts[4])
+    assert value(texts[4], "duckdb") == (pytest.approx(wanted) if base != "l" else wanted)
+    lengths = [len(str(node(text, "duckdb"))) for text in texts[2:]]
+    assert lengths[2] < 3 * lengths[1]

@@ -54,6 +54,11 @@ _STARTS = {
     "FLOAT": _FLOATS,
     "DOUBLE": _FLOATS,
 }
+#: A template binds an argument whose repetitions add more nodes than this. So the time to compile
+#: nested calls does not grow exponentially.
+_NODES_MAX = 300
+_NOT_IN_LAMBDAS = (exp.AggFunc, exp.Window, exp.Query)
+_VARIABLE = re.compile(r"let\d+")
 #: The key in ``meta`` of nodes that must not be rewritten again.
 _DONE = "native"
 _NODES: dict[type[exp.Expr], str] = {
@@ -361,6 +366,30 @@ def _map(node: exp.Expr, given: list[exp.Expr]) -> tuple[str | None, list[exp.Ex
     return f"AS_MAP(ARRAY[{keys}], ARRAY[{values}])", pairs
 
 
+def _large(uses: list[int], made: exp.Expr, given: list[exp.Expr]) -> list[int]:
+    """Return the numbers of the arguments that are too large to be repeated."""
+    repeats = {n: uses.count(n) - 1 for n in set(uses) if uses.count(n) > 1}
+    found = [n for n, more in repeats.items() if more * _size(given[n - 1]) > _NODES_MAX]
+    # a lambda has no aggregates and queries
+    return [] if any(part.find(*_NOT_IN_LAMBDAS) for part in (made, *given)) else sorted(found)
+
+
+def _size(node: exp.Expr) -> int:
+    return sum(1 for _ in node.walk())
+
+
+def _bound(template: str, large: list[int], given: list[exp.Expr]) -> str:
+    """Return a template that evaluates large arguments once: they are the values of lambdas."""
+    inner = [
+        one.name for part in given for call in part.find_all(exp.Lambda) for one in call.expressions
+    ]
+    level = 1 + max((int(name[3:]) for name in inner if _VARIABLE.fullmatch(name)), default=0)
+    for number, place in enumerate(large, start=level):
+        template = re.sub(rf"@{place}(?!\d)", f"let{number}", template)
+        template = f"ELEMENT_AT(TRANSFORM(ARRAY[@{place}], let{number} -> {template}), 1)"
+    return template
+
+
 def _filled(
     read: Callable[[str], exp.Expr],
     engine: str,
@@ -379,11 +408,13 @@ def _filled(
         elif _name_of(call) in native:
             call.meta[_DONE] = True
     with_forms(made, engine, read)
-    for column in nodes_of(made, exp.Column):
-        if column.name.startswith("@"):
-            value = given[int(column.name[1:]) - 1]
-            is_plain = isinstance(value, exp.Literal | exp.Column | exp.Func)
-            column.replace(value.copy() if is_plain else exp.Paren(this=value.copy()))
+    columns = [column for column in nodes_of(made, exp.Column) if column.name.startswith("@")]
+    if large := _large([int(column.name[1:]) for column in columns], made, given):
+        return _filled(read, engine, _bound(template, large, given), given, node)
+    for column in columns:
+        value = given[int(column.name[1:]) - 1]
+        is_plain = isinstance(value, exp.Literal | exp.Column | exp.Func)
+        column.replace(value.copy() if is_plain else exp.Paren(this=value.copy()))
     for part in made.walk():
         if "start" in node.meta:
             part.meta.setdefault("start", node.meta["start"])
