@@ -298,14 +298,32 @@ def resolve(node: Node, schema: pa.Schema) -> Node:
     return _resolve(node, schema, node, {})
 
 
-def _resolve(node: Node, schema: pa.Schema, whole: Node, known: dict[int, Node]) -> Node:
-    """Resolve a node once, even if several calls have it. ``known``: results by ``id``."""
-    if (found := known.get(id(node))) is None:
-        found = known[id(node)] = _resolve_anew(node, schema, whole, known)
+class _Same:
+    """A key of a dictionary: the node itself, not an equal one, because a hash walks the tree."""
+
+    __slots__ = ("node",)
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.node is other.node
+
+    def __hash__(self) -> int:
+        return id(self.node)
+
+
+_Known = dict[_Same, Node]
+
+
+def _resolve(node: Node, schema: pa.Schema, whole: Node, known: _Known) -> Node:
+    """Resolve a node once, even if several calls have it. ``known``: the results."""
+    if (found := known.get(_Same(node))) is None:
+        found = known[_Same(node)] = _resolve_parts(node, schema, whole, known)
     return found
 
 
-def _resolve_anew(node: Node, schema: pa.Schema, whole: Node, known: dict[int, Node]) -> Node:
+def _resolve_parts(node: Node, schema: pa.Schema, whole: Node, known: _Known) -> Node:
     if isinstance(node, Column):
         return _resolve_column(node, schema, whole)
     if isinstance(node, Literal):

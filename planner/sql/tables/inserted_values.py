@@ -99,14 +99,14 @@ def _check(
     scope = Scope(Stream(table_rows(pa.Table.from_batches([batch]), None)), visible)
     for node, columns in constraints:
         if columns:
-            names, seen = [_known(name, batch.schema) for name in columns], set()
+            names, former = [_known(name, batch.schema) for name in columns], set()
             listed = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
             for number, key in enumerate(listed, start=1):
                 is_compared = None not in key or node.args.get("nulls")  # NULLS NOT DISTINCT
-                if is_compared and repr(key) in seen:
+                if is_compared and repr(key) in former:
                     what = ", ".join(map(str, key)), ", ".join(names)
                     raise table.text.error(node, _REPEATS.format(number, *what))
-                seen.add(repr(key))
+                former.add(repr(key))
             continue
         with table.text.located(node):
             made = Expressions(table.text, scope, {}).compile(node)

@@ -368,7 +368,7 @@ def _map(node: exp.Expr, given: list[exp.Expr]) -> tuple[str | None, list[exp.Ex
 
 def _large(uses: list[int], made: exp.Expr, given: list[exp.Expr]) -> list[int]:
     """Return the numbers of the arguments that are too large to be repeated."""
-    repeats = {n: uses.count(n) - 1 for n in set(uses) if uses.count(n) > 1}
+    repeats = {n: uses.count(n) - 1 for n in dict.fromkeys(uses) if uses.count(n) > 1}
     found = [n for n, more in repeats.items() if more * _size(given[n - 1]) > _NODES_MAX]
     # a lambda has no aggregates and queries
     return [] if any(part.find(*_NOT_IN_LAMBDAS) for part in (made, *given)) else sorted(found)

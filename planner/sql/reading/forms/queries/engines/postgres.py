@@ -55,7 +55,7 @@ def compared_json(node: exp.Expr) -> exp.Expr | None:
 
 
 def _sorted(node: exp.Expr) -> exp.Expr:
-    """Return JSON whose equal values have equal texts; what has this form already, as it is."""
+    """Call JSON_SORTED, unless the JSON is sorted already."""
     return node.copy() if _is_sorted(node) else _called(_SORTED, node)
 
 
