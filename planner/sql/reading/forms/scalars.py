@@ -371,19 +371,18 @@ def _large(uses: list[int], made: exp.Expr, given: list[exp.Expr]) -> list[int]:
     repeats = {n: uses.count(n) - 1 for n in dict.fromkeys(uses) if uses.count(n) > 1}
     found = [n for n, more in repeats.items() if more * _size(given[n - 1]) > _NODES_MAX]
     # a lambda has no aggregates and queries
-    return [] if any(part.find(*_NOT_IN_LAMBDAS) for part in (made, *given)) else sorted(found)
+    is_free = bool(found) and not any(nodes_of(part, *_NOT_IN_LAMBDAS) for part in (made, *given))
+    return sorted(found) if is_free else []
 
 
 def _size(node: exp.Expr) -> int:
-    return sum(1 for _ in node.walk())
+    return len(nodes_of(node, exp.Expr))
 
 
 def _bound(template: str, large: list[int], given: list[exp.Expr]) -> str:
     """Return a template that evaluates large arguments once: they are the values of lambdas."""
-    inner = [
-        one.name for part in given for call in part.find_all(exp.Lambda) for one in call.expressions
-    ]
-    level = 1 + max((int(name[3:]) for name in inner if _VARIABLE.fullmatch(name)), default=0)
+    names = [one.name.lower() for part in given for one in nodes_of(part, exp.Identifier)]
+    level = 1 + max((int(name[3:]) for name in names if _VARIABLE.fullmatch(name)), default=0)
     for number, place in enumerate(large, start=level):
         template = re.sub(rf"@{place}(?!\d)", f"let{number}", template)
         template = f"ELEMENT_AT(TRANSFORM(ARRAY[@{place}], let{number} -> {template}), 1)"
