@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from jobmanager.state.odd_times import FAR_US, REMEDY, span
 from planner.durations import format_us
-from rvertex.sources.versions import SEVERAL
 from rvertex.vertex.lateness_counts import LatenessCounts
 
 if TYPE_CHECKING:
@@ -146,7 +145,7 @@ def _far(row: dict[str, Any]) -> str:
 
 
 def _path(spec: SourceSpec) -> str:
-    return spec.shown if spec.live is not None or SEVERAL in spec.path else spec.path
+    return spec.shown if spec.live is not None or spec.files.more_paths else spec.path
 
 
 def _bad_line(row: dict[str, Any], root: str, *, is_whole: bool) -> str:

@@ -58,7 +58,7 @@ def _check_logs(old: PhysicalPlan, new: PhysicalPlan) -> None:
         source, before = vertex.source, known.get(vertex.id)
         if source is None or source.spec.live is None:
             continue
-        if before is None or (before.spec.path, before.units) != (source.spec.path, source.units):
+        if before is None or (before.spec.paths, before.units) != (source.spec.paths, source.units):
             reason = f"the job has not read {source.spec.shown or source.spec.path} there"
             raise CannotReplayError(
                 vertex.id, reason, "Keep the live sources of the query in the same order"

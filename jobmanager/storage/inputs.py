@@ -75,26 +75,27 @@ def checked_inputs(
 
 def inputs_of(plan: PhysicalPlan) -> Inputs:
     """Compare the files of the plan with the present files."""
-    planned: dict[tuple[Format, str], dict[str, FileVersion]] = {}
-    specs: dict[tuple[Format, str], list[SourceSpec]] = {}
+    planned: dict[tuple[Format, tuple[str, ...]], dict[str, FileVersion]] = {}
+    specs: dict[tuple[Format, tuple[str, ...]], list[SourceSpec]] = {}
     for partition in _partitions(plan):
-        specs.setdefault((partition.spec.format, partition.spec.path), []).append(partition.spec)
-        files = planned.setdefault((partition.spec.format, partition.spec.path), {})
+        source = partition.spec.format, partition.spec.paths
+        specs.setdefault(source, []).append(partition.spec)
+        files = planned.setdefault(source, {})
         files.update({u.path: u.version for u in partition.units if u.version is not None})
     changed: dict[str, tuple[FileVersion, FileVersion]] = {}
     gone: list[str] = []
     come: dict[str, tuple[str, ...]] = {}
-    for (format, source), files in planned.items():
-        there = _listing(format, source)
+    for (format, paths), files in planned.items():
+        there = _listing(format, paths)
         for path, then in sorted(files.items()):
             now = there.get(path) or _version(path)
             if now is None:
                 gone.append(path)
             elif not now.is_same(then):
                 changed[path] = then, now
-        more = [p for p in there if p not in files and _is_read(p, specs[format, source])]
+        more = [p for p in there if p not in files and _is_read(p, specs[format, paths])]
         if more:
-            come[source] = tuple(more)
+            come[paths[0]] = tuple(more)
     return Inputs(changed, tuple(gone), come)
 
 
@@ -112,12 +113,12 @@ def _is_read(path: str, specs: Sequence[SourceSpec]) -> bool:
     return not specs[0].kind.has_row_groups or _has_rows(path)
 
 
-def _listing(format: Format, path: str) -> dict[str, FileVersion]:
+def _listing(format: Format, paths: Sequence[str]) -> dict[str, FileVersion]:
     """Return the present files of a source; none of a stream or log, which has no new ones."""
     if format in ("rstream", "log"):
         return {}
     try:
-        return list_files(format, path)
+        return list_files(format, *paths)
     except SourceNotFoundError:
         return {}
 

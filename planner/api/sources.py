@@ -48,7 +48,7 @@ from rvertex.sources.spec import (
     Streams,
 )
 from rvertex.sources.times import is_time_type
-from rvertex.sources.versions import SEVERAL, absolute
+from rvertex.sources.versions import absolute
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -127,21 +127,22 @@ TEXT = FileOptions(vs=None, delay="0s")
 
 def file_source(format: Format, paths: Paths, given: FileOptions) -> Source:
     """Return a source node over files; reads the columns of the first file."""
-    path, shown = _path_of(paths)
+    names = _names_of(paths)
+    path, *more = map(absolute, names)
+    shown = names[0] + (f" and {len(more)} more" if more else "")
     kind = kind_of(format, given)
     live = _live(given, kind) if given.follow else None
-    inferred, folders = infer_columns(kind, path)
-    columns = _overridden(inferred, given.schema, path)
+    inferred, folders = infer_columns(kind, *names)
+    columns = _overridden(inferred, given.schema, shown)
     if format == "csv" and isinstance(given.vs, str):
         _check_delimiter(given.vs, inferred)
     payload = pa.schema([f for f in columns if f.name not in RESERVED])
     if isinstance(kind, Files):
         casts = tuple(schema_of(given.schema).names) if given.schema is not None else ()
-        kind = replace(kind, casts=casts, folder_columns=folders)
-    places = [absolute(one) for one in path.split(SEVERAL)]
-    spec = SourceSpec(kind, SEVERAL.join(places), payload, columns, vs=None, shown=shown, live=live)
+        kind = replace(kind, more_paths=tuple(more), casts=casts, folder_columns=folders)
+    spec = SourceSpec(kind, path, payload, columns, vs=None, shown=shown, live=live)
     spec = with_rules(spec, given, given.vs)
-    return Source(spec, checked_partitions(given.partitions), label_of(path.split(SEVERAL)[0]))
+    return Source(spec, checked_partitions(given.partitions), label_of(names[0]))
 
 
 def with_rules(spec: SourceSpec, given: RowOptions, vs: TimeColumn | None) -> SourceSpec:
@@ -196,14 +197,13 @@ def _check_delimiter(time: str, columns: pa.Schema) -> None:
             )
 
 
-def _path_of(paths: Paths) -> tuple[str, str]:
-    """Return one or several paths in two forms: for the source, and for messages."""
+def _names_of(paths: Paths) -> list[str]:
+    """Return the paths as the user wrote them."""
     several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     names = [os.fspath(path) for path in several]
-    if not names or any(SEVERAL in name for name in names):
+    if not names or any("\n" in name for name in names):
         raise InvalidPlanError(f"{paths!r}: give a file, a folder, a pattern, or a list of these")
-    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return SEVERAL.join(names), names[0] + more
+    return names
 
 
 def _live(given: FileOptions, kind: SourceKind) -> Live:

@@ -38,7 +38,7 @@ class SourceKeys:
         if spec not in self._known:
             kind = replace(spec.kind, wanted=()) if isinstance(spec.kind, Parquet) else spec.kind
             parts = (spec.checks, spec.checks.latest_us, spec.vs, spec.ve)
-            self._known[spec] = fingerprint((kind, spec.path, *parts))
+            self._known[spec] = fingerprint((kind, spec.paths, *parts))
         return self._known[spec]
 
 

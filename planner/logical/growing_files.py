@@ -54,7 +54,7 @@ def _grown(node: LogicalNode, shared: Shared) -> LogicalNode:
     spec = node.spec
     if spec.live is not None:
         return with_taken_files(node, "kept")
-    if spec.files.given != "no" or is_single_file(spec.format, spec.path):
+    if spec.files.given != "no" or is_single_file(spec.format, *spec.paths):
         return node
     shown = spec.shown or spec.path
     if spec.vs is None:

@@ -70,12 +70,12 @@ def assign(spec: SourceSpec, units: Sequence[Unit], n: int) -> tuple[SourceParti
     return tuple(SourcePartition(spec, tuple(units[i::n]), i) for i in range(n))
 
 
-def infer_schema(kind: SourceKind, path: str) -> pa.Schema:
+def infer_schema(kind: SourceKind, *paths: str) -> pa.Schema:
     """Return the columns of a source; see :func:`infer_columns`."""
-    return infer_columns(kind, path)[0]
+    return infer_columns(kind, *paths)[0]
 
 
-def infer_columns(kind: SourceKind, path: str) -> tuple[pa.Schema, tuple[str, ...]]:
+def infer_columns(kind: SourceKind, *paths: str) -> tuple[pa.Schema, tuple[str, ...]]:
     """Return the columns of a source, and the names of the columns that folders define.
 
     The columns are the columns of the first file (for CSV and JSON, of its first few MB), then the
@@ -90,8 +90,8 @@ def infer_columns(kind: SourceKind, path: str) -> tuple[pa.Schema, tuple[str, ..
     """
     format, inferred = kind.format, FORMATS[kind.format]
     if not isinstance(kind, Files):
-        return inferred.columns(path, kind), ()
-    there = list(list_files(format, path))
+        return inferred.columns(paths[0], kind), ()
+    there = list(list_files(format, *paths))
     files = iter(there)
     schema = _columns(kind, next(files))
     for file in itertools.islice(files, _MORE_FILES_MAX):
@@ -100,7 +100,7 @@ def infer_columns(kind: SourceKind, path: str) -> tuple[pa.Schema, tuple[str, ..
         # The reader of the file reports this error
         with contextlib.suppress(CorruptSourceError, SourceVanishedError):
             schema = _with_types_of(_columns(kind, file), schema)
-    folders = folder_columns(format, path, there)
+    folders = folder_columns(format, paths, there)
     written = folder_types(there[0]) if format == "parquet" and folders.names else {}
     named = [
         pa.field(f.name, written.get(f.name, f.type)) for f in folders if f.name not in schema.names

@@ -22,7 +22,6 @@ from rstream.store.blobs import open_store
 from rvertex.errors import SourceChangedError, SourceNotFoundError, SourceVanishedError
 from rvertex.sources.spec import Csv, Json, Parquet
 from rvertex.sources.versions import (
-    SEVERAL,
     absolute,
     local_path,
     of_info,
@@ -65,11 +64,10 @@ CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 _OTHER_CODECS = (".xz", ".zip", ".7z", ".br", ".z", ".lzo", ".snappy")
 
 
-def list_files(format: Format, path: str) -> dict[str, FileVersion]:
-    """List the files of a file or folder (recursive), sorted by name, by absolute path.
+def list_files(format: Format, *paths: str) -> dict[str, FileVersion]:
+    """List the files of files or folders (recursive), sorted by name, by absolute path.
 
-    ``path`` may be a pattern (``*`` and ``?`` within a name, ``**`` over folders), or several paths
-    separated by :data:`SEVERAL`.
+    A path may be a pattern (``*`` and ``?`` within a name, ``**`` over folders).
 
     In a folder, links to folders are followed, and a file that is reachable in several ways is
     listed once. Empty files are skipped, and so are names that begin with ``.``, or with ``_``
@@ -81,18 +79,18 @@ def list_files(format: Format, path: str) -> dict[str, FileVersion]:
         SourceNotFoundError: the path does not exist, or the folder has no file of this format.
     """
     files: dict[str, FileVersion] = {}
-    for one in path.split(SEVERAL):
+    for one in paths:
         files |= _listed(format, one)[0]
     return files
 
 
-def files_beside(format: Format, path: str) -> list[str]:
+def files_beside(format: Format, *paths: str) -> list[str]:
     """List the non-empty files of the same paths that are not data of the format, sorted.
 
     Raises:
         SourceNotFoundError: as :func:`list_files`.
     """
-    return sorted({name for one in path.split(SEVERAL) for name in _listed(format, one)[1]})
+    return sorted({name for one in paths for name in _listed(format, one)[1]})
 
 
 def _listed(format: Format, path: str) -> tuple[dict[str, FileVersion], list[str]]:
@@ -110,13 +108,13 @@ def _listed(format: Format, path: str) -> tuple[dict[str, FileVersion], list[str
     return _chosen(format, path, folder, files, f"the folder has no non-empty {format} file")
 
 
-def is_single_file(format: Format, path: str) -> bool:
-    """Return whether the path names one file, so that no other file can be added.
+def is_single_file(format: Format, *paths: str) -> bool:
+    """Return whether the paths name one file, so that no other file can be added.
 
     Raises:
         SourceNotFoundError: as :func:`list_files`.
     """
-    return list(list_files(format, path)) == [absolute(path)]
+    return list(list_files(format, *paths)) == [absolute(paths[0])]
 
 
 def fixed_folder(path: str) -> str:

@@ -51,6 +51,8 @@ def _kind(left: dict[str, Any], options: dict[str, Any], log: Any) -> SourceKind
     """Return the kind; its fields are removed from ``left``."""
     names = ("casts", "given", "folder_columns", "folders")
     files = {name: left.pop(name) for name in names if name in left}
+    left["path"], *more = left["path"].split("\n")
+    files["more_paths"] = tuple(more)
     items, wanted = left.pop("items"), left.pop("wanted")
     encoding = options.get("encoding", "utf-8")
     match left.pop("format"):

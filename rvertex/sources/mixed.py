@@ -171,7 +171,7 @@ def _compressed_copies(spec: SourceSpec, paths: Iterable[str]) -> Iterator[str]:
 
 def _skipped(spec: SourceSpec) -> list[str]:
     """Return a note about files in the same folders that are not read."""
-    beside = files_beside(spec.format, spec.path)
+    beside = files_beside(spec.format, *spec.paths)
     if not beside:
         return []
     names = [path.rpartition("/")[2] for path in beside]
@@ -186,7 +186,7 @@ def growing_notes(spec: SourceSpec) -> tuple[str, ...]:
     if not spec.kind.suffixes:
         return ()
     try:
-        files = list_files(spec.format, spec.path)
+        files = list_files(spec.format, *spec.paths)
     except StreamEngineError:
         return ()
     columns = FileColumns(spec)

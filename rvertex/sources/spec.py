@@ -133,6 +133,8 @@ class SourceKind:
 class Files(SourceKind):
     """Options of files of one format. Sources without files use the defaults."""
 
+    #: Further files, folders or URLs beside the source's path.
+    more_paths: tuple[str, ...] = field(default=(), metadata={"fingerprint": False}, kw_only=True)
     #: Columns whose types the user declared; values in files are cast to them.
     casts: tuple[str, ...] = field(default=(), metadata={"fingerprint": False}, kw_only=True)
     #: Whether the caller passed the rows in memory. "copy": the job stores them below its root.
@@ -294,6 +296,11 @@ class SourceSpec:
     def files(self) -> Files:
         """Return the options of its files; of a source without files, the defaults."""
         return self.kind if isinstance(self.kind, Files) else _NO_FILES
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Return all its paths."""
+        return (self.path, *self.files.more_paths)
 
     @property
     def items(self) -> pa.RecordBatch | None:

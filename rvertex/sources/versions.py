@@ -23,8 +23,6 @@ from rstream.store.blobs import FsspecBlobs, open_store
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Separates the paths of a source with several paths.
-SEVERAL = "\n"
 _NS = 1_000_000_000
 _UNKNOWN = -1
 #: Names of the attribute in stores, the most reliable name first.

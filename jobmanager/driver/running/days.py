@@ -130,23 +130,24 @@ def accepting_changes(plan: PhysicalPlan) -> PhysicalPlan:
 
 def _other_types(then: PhysicalPlan, now: PhysicalPlan) -> tuple[str, str, str, str] | None:
     """Return a column whose type has changed: folder, column, type now, former type; or None."""
-    types = {spec.path: {f.name: f.type for f in spec.columns} for spec in _growing(then).values()}
-    for path, spec in _growing(now).items():
+    types = {spec.paths: {f.name: f.type for f in spec.columns} for spec in _growing(then).values()}
+    for paths, spec in _growing(now).items():
         for field in spec.columns:
-            was = types.get(path, {}).get(field.name, field.type)
+            was = types.get(paths, {}).get(field.name, field.type)
             if was != field.type and field.name not in spec.files.casts:
-                return spec.shown or path, field.name, str(field.type), str(was)
+                return spec.shown or spec.path, field.name, str(field.type), str(was)
     return None
 
 
-def _growing(plan: PhysicalPlan) -> dict[str, SourceSpec]:
-    """Return the sources that read growing folders, by path."""
+def _growing(plan: PhysicalPlan) -> dict[tuple[str, ...], SourceSpec]:
+    """Return the sources that read growing folders, by paths."""
     specs = (v.source.spec for v in plan.vertices if v.source is not None)
-    return {spec.path: spec for spec in specs if spec.live is not None}
+    return {spec.paths: spec for spec in specs if spec.live is not None}
 
 
 def _folders(plan: PhysicalPlan) -> list[str]:
     """Return the paths of growing folders, and the names of in-memory tables of the caller."""
     specs: list[SourceSpec] = [v.source.spec for v in plan.vertices if v.source is not None]
     tables = {spec.path.rpartition("/")[2] for spec in specs if spec.files.given != "no"}
-    return sorted({spec.path for spec in specs if spec.live is not None} | tables)
+    growing = {path for spec in specs if spec.live is not None for path in spec.paths}
+    return sorted(growing | tables)

@@ -82,7 +82,7 @@ class _Folder:
         files: dict[str, FileVersion] = {}
         # The readers report an error if a folder is empty or unreadable.
         with contextlib.suppress(StreamEngineError):
-            files = list_files(self._spec.format, self._spec.path)
+            files = list_files(self._spec.format, *self._spec.paths)
         for path, version in files.items():
             before = self._listed.get(path)
             is_complete = before is not None and before.is_same(version)
@@ -94,10 +94,10 @@ class _Folder:
         return self._columns.notes
 
 
-def _growing(plan: PhysicalPlan) -> dict[tuple[str, str], SourceSpec]:
+def _growing(plan: PhysicalPlan) -> dict[tuple[str, tuple[str, ...]], SourceSpec]:
     sources = (vertex.source.spec for vertex in plan.vertices if vertex.source is not None)
     return {
-        (spec.format, spec.path): spec
+        (spec.format, spec.paths): spec
         for spec in sources
         if spec.live is not None and spec.kind.suffixes
     }

@@ -265,6 +265,8 @@ def _without_input(plan: PhysicalPlan) -> PhysicalPlan:
         if source is not None:
             name = Path(source.spec.path).name
             spec = replace(source.spec, path=name, shown=name, live=None)
+            if spec.files.more_paths:
+                spec = spec.with_options(more_paths=())
             if spec.items is not None:
                 spec = replace(spec, kind=PlanItems(spec.items.slice(0, 0)))
             source = replace(source, spec=spec, units=(), added=(), known=None)

@@ -64,7 +64,7 @@ class SourceFormat:
 
 def _files(spec: SourceSpec) -> dict[str, FileVersion]:
     """Return the files that folder filters do not exclude; the first file if they exclude all."""
-    files = list_files(spec.format, spec.path)
+    files = list_files(spec.format, *spec.paths)
     kept = {p: v for p, v in files.items() if not excluded_by_folders(spec, p, spec.files.folders)}
     # The filter after the source drops the rows of that file
     return kept or dict(list(files.items())[:1])
@@ -105,7 +105,7 @@ FORMATS: dict[Format, SourceFormat] = {
     "text": SourceFormat(
         kind=Text,
         columns=lambda *_: TEXT_SCHEMA,
-        units=lambda spec: counted_files(list_files(spec.format, spec.path)),
+        units=lambda spec: counted_files(list_files(spec.format, *spec.paths)),
         reader=lambda *_: TextUnits(),
         row_us=0.2,
     ),

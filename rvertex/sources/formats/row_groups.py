@@ -148,7 +148,7 @@ def excluded_by_folders(spec: SourceSpec, path: str, bounds: Sequence[Bound]) ->
     Raises:
         SourceSchemaError: a folder's value does not have its column's type.
     """
-    values = folder_values(spec.path, path) if bounds else {}
+    values = folder_values(spec.paths, path) if bounds else {}
     for bound in bounds:
         name = bound.column
         if name not in spec.files.folder_columns:

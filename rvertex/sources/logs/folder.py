@@ -30,7 +30,6 @@ from rvertex.sources.logs.errors import FileTakenError, LostInputError
 from rvertex.sources.logs.protocol import ORIGIN, FoundFile, LogEnd, LogRows
 from rvertex.sources.readers import open_reader
 from rvertex.sources.spec import LiveFolder, SourcePartition, Unit
-from rvertex.sources.versions import SEVERAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -194,7 +193,7 @@ class FolderLog:
         """List all folders, some of which may be empty. Runs in the background."""
         versions: dict[str, FileVersion] = {}
         trouble, is_known = "", True
-        for path in self._spec.path.split(SEVERAL):
+        for path in self._spec.paths:
             try:
                 versions |= list_files(self._spec.format, path)
             except SourceNotFoundError as error:

@@ -90,7 +90,7 @@ FOLLOWS = log(
                 "checks": Checks("dead_letter", max_ahead_us=11),
             },
         ),
-        ({"format": "text", "folders": BOUNDS}, {"kind": Text(folders=BOUNDS)}),
+        ({"format": "text", "path": "p\nq"}, {"kind": Text(more_paths=("q",))}),
         (
             {"format": "rstream", "log": log("wait")},
             {"kind": Streams(), "live": Live("wait")},

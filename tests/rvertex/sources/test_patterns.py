@@ -11,7 +11,6 @@ from planner import InvalidPlanError, Stream
 from planner.physical.lower import lower
 from rvertex.errors import SourceNotFoundError
 from rvertex.sources.files import list_files
-from rvertex.sources.versions import SEVERAL
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +65,7 @@ def test_what_is_no_pattern_is_said(tmp_path: Path, pattern: str) -> None:
 
 def test_several_paths_are_one_source(folder: str) -> None:
     paths = [f"{folder}/top.csv", f"{folder}/2026-*", f"{folder}/top.csv"]
-    assert len(list_files("csv", SEVERAL.join(paths))) == 4
+    assert len(list_files("csv", *paths)) == 4
     stream = Stream.from_csv(paths, vs="t", partitions=2)
     plan = lower(stream.to_parquet(), root="r")
     partitions = [v.source for v in plan.vertices if v.source is not None]

@@ -114,7 +114,7 @@ def inputs_of(plan: PhysicalPlan) -> list[dict[str, str]]:
             servers = dict(spec.kind.config)["bootstrap.servers"]
             inputs.append({"namespace": f"kafka://{servers}", "name": spec.path})
         else:
-            inputs.append(_dataset(spec.path))
+            inputs += map(_dataset, spec.paths)
     return [dict(pair) for pair in dict.fromkeys(tuple(one.items()) for one in inputs)]
 
 

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 _HASH_DIGITS = 12
 #: Fields of a source that follow from its paths and from the columns that the query reads.
 _OF_COLUMNS = frozenset({"schema", "columns", "late_schema", "keep", "sorts", "casts", "wanted"})
-_OF_PLACES = frozenset({"cti_every_us", "shown", "given", "latest_us", "path", "rows"})
+_OF_PLACES = frozenset(
+    {"cti_every_us", "shown", "given", "latest_us", "path", "more_paths", "rows"}
+)
 #: Rules of a live source.
 _OF_LIVE = frozenset(f.name for f in fields(Live)) | {"taken_files", "max_ahead_us"}
 #: Further rules of a topic.
@@ -159,7 +161,7 @@ def _likeness(before: _Plan, after: _Plan, old: str, new: str, links: dict[str, 
 
 
 def _reads_the_same(was: SourcePartition, is_now: SourcePartition) -> bool:
-    fields = [(s.spec.format, s.spec.path, s.spec.live is None) for s in (was, is_now)]
+    fields = [(s.spec.format, s.spec.paths, s.spec.live is None) for s in (was, is_now)]
     return fields[0] == fields[1] and was.spec.items == is_now.spec.items
 
 

@@ -27,7 +27,7 @@ from rvertex.sources.files import SUFFIXES, fixed_folder
 from rvertex.sources.formats.rows.bad_rows import bad_of
 from rvertex.sources.formats.rows.text_values import with_values
 from rvertex.sources.spec import Parquet, SourceKind
-from rvertex.sources.versions import SEVERAL, absolute
+from rvertex.sources.versions import absolute
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -52,14 +52,14 @@ _KINDS = (
 )
 
 
-def folder_values(source: str, file: str) -> dict[str, str | None]:
+def folder_values(paths: Sequence[str], file: str) -> dict[str, str | None]:
     """Return the folder values of a file as text, by column; None: null.
 
     Raises:
         SourceSchemaError: two folders above the file name the same column.
     """
     values: dict[str, str | None] = {}
-    for part in _folders_above(source, file):
+    for part in _folders_above(paths, file):
         name, _, value = part.partition("=")
         name = unquote(name)
         if name in values:
@@ -70,7 +70,7 @@ def folder_values(source: str, file: str) -> dict[str, str | None]:
     return values
 
 
-def folder_columns(format: Format, source: str, files: Sequence[str]) -> pa.Schema:
+def folder_columns(format: Format, paths: Sequence[str], files: Sequence[str]) -> pa.Schema:
     """Return the partition columns of all files of a source.
 
     Raises:
@@ -78,7 +78,7 @@ def folder_columns(format: Format, source: str, files: Sequence[str]) -> pa.Sche
     """
     if format not in SUFFIXES or not files or not any("=" in file for file in files):
         return pa.schema([])
-    every = [folder_values(source, file) for file in files]
+    every = [folder_values(paths, file) for file in files]
     names = dict.fromkeys(name for row in every for name in row)
     return pa.schema([(name, _kind_of([row.get(name) for row in every])) for name in names])
 
@@ -122,7 +122,7 @@ def check_folders(spec: SourceSpec, file: str, names: Collection[str]) -> list[s
         SourceSchemaError: a folder's value is not of its column's type, or the file has a partition
             column inside that the first file does not have.
     """
-    values = folder_values(spec.path, file)
+    values = folder_values(spec.paths, file)
     for name in spec.files.folder_columns:
         if name in names:
             reason = "the file has this column, but in the first file only the folder name has it"
@@ -137,7 +137,7 @@ def folder_notes(spec: SourceSpec, paths: Sequence[str]) -> list[str]:
     padded: dict[str, str] = {}
     outside: dict[str, list[str]] = {}
     for file in paths:
-        values = folder_values(spec.path, file)
+        values = folder_values(spec.paths, file)
         for name in spec.files.folder_columns:
             if name not in values and name in spec.schema.names:
                 outside.setdefault(name, []).append(file)
@@ -186,7 +186,7 @@ class FolderUnits:
 
     def batches(self, unit: Unit) -> Iterator[pa.RecordBatch]:
         """Yield all rows of the unit."""
-        of_folders = folder_values(self._spec.path, unit.path)
+        of_folders = folder_values(self._spec.paths, unit.path)
         columns = self._spec.columns
         values: dict[str, pa.Array] = {}
         for name in self._spec.files.folder_columns:
@@ -256,9 +256,9 @@ def _less(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
     return pa.schema([f for f in schema if f.name not in names])
 
 
-def _folders_above(source: str, file: str) -> list[str]:
+def _folders_above(paths: Sequence[str], file: str) -> list[str]:
     """Return the folders that name columns, from the top down."""
-    for one in source.split(SEVERAL):
+    for one in paths:
         for base in dict.fromkeys((absolute(one).rstrip("/"), fixed_folder(absolute(one)))):
             if file == base:
                 base = base.rpartition("/")[0]

@@ -179,7 +179,7 @@ def test_values_have_the_type_that_all_of_them_have(
 
 def test_names_of_folders() -> None:
     def values(source: str, file: str) -> dict[str, str | None]:
-        return folder_values(source, file)
+        return folder_values(source.split(), file)
 
     assert values("/d", "/d/a=1/sub/b=2/x.csv") == {"a": "1", "b": "2"}
     assert values("/d/a=1", "/d/a=1/b=2/x.csv") == {"a": "1", "b": "2"}

@@ -259,7 +259,7 @@ def test_of_several_folders_some_may_be_empty(tmp_path: Path) -> None:
     there.mkdir()
     folder = Folder(here)
     folder.write("a.json", [1])
-    folder.spec = replace(folder.spec, path=f"{here}\n{there}")
+    folder.spec = replace(folder.spec, kind=Json(more_paths=(str(there),)))
     folder.reader = folder.open((0,), ())
     folder.scan()
     assert folder.scan() == ["a.json"], "the other one is empty"
@@ -304,7 +304,9 @@ def test_of_several_folders_one_that_is_not_there_says_nothing_of_one_that_fails
     folder = Folder(here)
     assert isinstance(folder.spec.live, LiveFolder)
     log = replace(folder.spec.live, taken_files="kept")
-    folder.spec = replace(folder.spec, live=log, path=f"{here}\n{tmp_path}/none")
+    folder.spec = replace(
+        folder.spec, live=log, path=str(here), kind=Json(more_paths=(f"{tmp_path}/none",))
+    )
     folder.reader = folder.open((0,), ())
     folder.write("a.json", [1])
     folder.scan()
