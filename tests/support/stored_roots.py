@@ -34,7 +34,7 @@ ROWS = 60
 class Sums(ss.KeyedProcess):
     """A running sum by key, emitted by a timer; it draws a value that nothing else depends on.
 
-    This code may not change, because a stored root only continues with the same code.
+    It may not change: stored roots refuse code that is not what it was.
     """
 
     output = {"total": "int64"}  # noqa: RUF012
@@ -97,7 +97,7 @@ def put_day(number: int) -> None:
 
 
 def _put(path: str, data: bytes) -> None:
-    """Store a file with a fixed modification time, by which the job recognises the file."""
+    """Store a file that is as old on every machine: a job knows its files by their times."""
     open_store(PLACE).put(path, data)
     name = f"{PLACE.removeprefix('memory:/')}/{path}"
     fsspec.filesystem("memory").store[name].created = datetime(2026, 1, 1, tzinfo=UTC)
