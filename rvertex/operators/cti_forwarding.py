@@ -39,7 +39,7 @@ _INSIDE = "inside"
 
 @dataclass(frozen=True, slots=True)
 class ForwardCtis:
-    """Emits CTIs that ``operator`` holds back; it has no side outputs and logged values."""
+    """Emits CTIs that ``operator`` holds back; it has no side outputs, no logged values."""
 
     holds_ctis: ClassVar[bool] = False
 

@@ -116,7 +116,7 @@ def test_a_call_waits_for_its_own_batches_before_it_is_refused(tmp_path: Path) -
 
 
 def test_who_waits_for_an_answer_is_silent_from_when_it_is_due_on(tmp_path: Path) -> None:
-    """The silence of a call counts from when its answer is due: before, the server is silent."""
+    """A call counts as silent only from when its answer is due: until then it waits for it."""
     service, clock = IntakeService(config(tmp_path)), ManualClock()
     is_told, is_read = threading.Event(), threading.Event()
 

@@ -96,7 +96,7 @@ class MatchRows(MatchParts):
         made = [pa.field(measure.name, measure.type) for measure in self.measures]
         for field in made:
             if field.name in self.kept:
-                raise OperatorTypeError("match", f"there is a column {field.name!r}")
+                raise OperatorTypeError("match", f"the input has a column {field.name!r} already")
         return pa.schema([*kept, *made])
 
     def horizon_us(self, durations: Durations) -> int | None:

@@ -94,7 +94,7 @@ class FrameAggregate(SameLifetimes):
         fields = [made.field(a.output) for a in self.aggregates]
         for field in fields:
             if field.name in payload.names:
-                raise OperatorTypeError("over", f"there is a column {field.name!r}")
+                raise OperatorTypeError("over", f"the input has a column {field.name!r} already")
         if self.first is None:
             for aggregate in self.aggregates:
                 if self.last or not aggregate.can_run:

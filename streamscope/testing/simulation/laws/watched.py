@@ -220,7 +220,10 @@ class WatchedManager(JobManager):
                 self._world.violate("nothing live collected", detail)
 
     def _is_level(self, notice: TwinLevel) -> None:
-        """Law: an instance ends only after its twin reached the position it had at twin start."""
+        """Law: an instance ends only after its twin has caught up.
+
+        That is: the twin has reached the position that the instance had when the twin started.
+        """
         new = self.job.instance(notice.vertex, notice.new_epoch)
         goal = self._pairs.get((notice.old_epoch, notice.new_epoch))
         if new is not None and goal is not None and not all(map(ge, new.consumed, goal)):

@@ -169,5 +169,5 @@ def test_refused() -> None:
     with pytest.raises(OperatorTypeError, match="needs a frame that has a beginning"):
         whole.open([ONE])
     taken = FrameAggregate(("k",), True, 1, 0, (AggregateSpec("count", None, "x"),))
-    with pytest.raises(OperatorTypeError, match="there is a column 'x'"):
+    with pytest.raises(OperatorTypeError, match="the input has a column 'x' already"):
         taken.open([ONE])
