@@ -56,6 +56,7 @@ class StoredTimes:
 
     def __init__(self, holder: Holder) -> None:
         self._holder = holder
+        #: In the order in which they were added: long runs first, as merges leave them.
         self._runs: list[_Run] = []
 
     def __len__(self) -> int:
@@ -90,20 +91,22 @@ class StoredTimes:
 
         ``has_row`` maps row numbers to whether the row exists, bool[n].
         """
-        runs: list[_Run] = []
+        left: list[_Run | None] = [*self._runs]
         least: int = INF_TIME
-        for run in sorted(self._runs, key=lambda run: run.first):
+        for k in sorted(range(len(left)), key=lambda k: self._runs[k].first):
+            run = self._runs[k]
             if run.first >= least:
-                runs.append(run)
-                continue
+                break
             times, numbers = self._read(run)
             at, looked = 0, 1
             while at < len(times) and not (there := has_row(numbers[at : at + looked])).any():
                 at, looked = at + looked, min(2 * looked, _LOOKED)
             if at < len(times):
-                runs.append(run.after(at + int(there.argmax())))
-                least = min(least, runs[-1].first)
-        self._runs = runs
+                left[k] = run = run.after(at + int(there.argmax()))
+                least = min(least, run.first)
+            else:
+                left[k] = None
+        self._runs = [run for run in left if run is not None]
         return least
 
     def take(self, until: int, rows_max: int) -> tuple[int, np.ndarray]:
@@ -112,17 +115,21 @@ class StoredTimes:
         If there are more than ``rows_max`` entries, the time reached is below ``until``. Entries of
         one time are removed together.
         """
-        left = [run for run in self._runs if run.first > until]
-        begun = [run for run in self._runs if run.first <= until]
-        pairs = [self._read(run) for run in begun]
+        begun = [k for k, run in enumerate(self._runs) if run.first <= until]
+        pairs = [self._read(self._runs[k]) for k in begun]
         ends = [int(times.searchsorted(until, side="right")) for times, _ in pairs]
         if sum(ends) > rows_max:
             first = [t[: min(end, rows_max)] for (t, _), end in zip(pairs, ends, strict=True)]
             until = int(np.partition(np.concatenate(first), rows_max - 1)[rows_max - 1])
             ends = [int(times.searchsorted(until, side="right")) for times, _ in pairs]
         due = [numbers[:end] for (_, numbers), end in zip(pairs, ends, strict=True)]
-        kept = zip(begun, ends, strict=True)
-        self._runs = left + [run.after(end) for run, end in kept if end < run.rows.num_rows]
+        taken = dict(zip(begun, ends, strict=True))
+        pairs_left = ((run, taken.get(k)) for k, run in enumerate(self._runs))
+        self._runs = [
+            run if end is None else run.after(end)
+            for run, end in pairs_left
+            if end is None or end < run.rows.num_rows
+        ]
         return until, np.concatenate([np.empty(0, np.int64), *due])
 
     def copy(self) -> StoredTimes:
