@@ -234,6 +234,6 @@ def _unknown(names: Sequence[str], option: str) -> RescaleError:
     return RescaleError(
         f"the load of {', '.join(names)} is not measured: the job does not run, or each vertex has "
         f"sent fewer than {NAMED_ROWS_MIN} rows by key since the start, the last savepoint or the "
-        f"last change. Try again after more rows, or name a vertex: {option} {names[0]}.0 splits "
-        "or joins without a measurement"
+        f"last change. Try again after more rows, or name a vertex, which needs no measurement: "
+        f"{option} {names[0]}.0"
     )
