@@ -88,6 +88,19 @@ class OutputCollectedError(UsageError):
 
 
 @error_class
+class OutputTakenBackError(UsageError):
+    """A reader has read output rows that a rollback of the job then removed."""
+
+    stream: str
+    seq: int
+
+    message = (
+        "output {stream}: a rollback removed the rows from seq {seq} on, which were read before; "
+        "discard them and read on: other rows follow from this seq"
+    )
+
+
+@error_class
 class SequenceNotReadyError(UsageError):
     """A reader was opened past the end of the stream."""
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
+import threading
+import time
 import uuid
 from typing import TYPE_CHECKING
 
@@ -12,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
+from rstream.errors import StreamEngineError
 from tests.support.budget import DEPTH, scaled
 
 if TYPE_CHECKING:
@@ -61,6 +65,42 @@ settings.load_profile("shared")
 # worker seconds, and makes the examples depend on which tests run in one process.
 if DEPTH <= 1 and hasattr(providers, "_get_local_constants"):
     providers._get_local_constants = lambda: providers._local_constants
+
+
+#: How long a failed test waits for the jobs that it has left to end, s.
+LEFT_JOBS_WAIT_S = 5.0
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Cancel the jobs of this process that a failed test has left.
+
+    Otherwise they work on while other tests run, and Python waits minutes for them at its exit.
+    """
+    before = _live_jobs()
+    try:
+        return (yield)
+    except BaseException:
+        left = _live_jobs() - before
+        for uri in left:
+            _cancel(uri)
+        until_s = time.monotonic() + LEFT_JOBS_WAIT_S
+        while left & _live_jobs() and time.monotonic() < until_s:
+            threading.Event().wait(0.02)
+        raise
+
+
+def _live_jobs() -> frozenset[str]:
+    """The roots of jobs that run in this process."""
+    ownership = sys.modules.get("jobmanager.storage.ownership")
+    return frozenset() if ownership is None else ownership.live_here()
+
+
+def _cancel(uri: str) -> None:
+    from jobmanager.storage.root import CANCEL, JobRoot
+
+    with contextlib.suppress(OSError, StreamEngineError):
+        JobRoot(uri).request(CANCEL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -111,7 +111,7 @@ class OutputTap:
 
         It returns the seq at which to start.
         """
-        self._vertex, self._stream = vertex, stream
+        self._vertex, self.stream = vertex, stream
         self._store = wiring.open_store(uri)
         self._endpoints, self._secret, self._wake = endpoints, secret, wake
         self._on_attach = on_attach
@@ -201,7 +201,7 @@ class OutputTap:
             self._reader = open_reader(self._store, self.next_seq)
             return
         epoch, address = endpoint
-        stream = RemoteStream(address, self._secret, self._stream, epoch)
+        stream = RemoteStream(address, self._secret, self.stream, epoch)
         self._reader = self._wiring.read_remote(stream, self.next_seq, self._store, self._wake)
 
     def _begin(self, seq: int, *, is_unsure: bool) -> int:
@@ -210,7 +210,7 @@ class OutputTap:
         while is_unsure and begin < (first_seq := first_kept(self._store)):
             before, begin = begin, self._on_attach(seq)
             if begin == before:
-                raise OutputCollectedError(self._stream, seq, first_seq)
+                raise OutputCollectedError(self.stream, seq, first_seq)
         return begin
 
 

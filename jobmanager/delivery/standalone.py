@@ -19,7 +19,7 @@ from jobmanager.delivery.wiring import ThreadWiring
 from jobmanager.errors import NoDeliveryError
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.root import JobRoot, display_uri
-from jobmanager.storage.shown import shown_status
+from jobmanager.storage.shown import INTERRUPTED, shown_status
 from rstream.errors import OperatingError, StoreError
 from rvertex.messages import Locate
 from rvertex.sinks.errors import InvalidSinkError
@@ -195,6 +195,7 @@ class _Watch:
         self._root, self._clock = root, clock
         #: Set once the job has ended.
         self.is_over = threading.Event()
+        self._state = ""
         #: By file: since when it cannot be read, monotonic s.
         self._failing_s: dict[str, float] = {}
 
@@ -209,12 +210,14 @@ class _Watch:
         now_us = self._clock.now_us()
         state = self._read("status", lambda: shown_status(self._root, now_us)["state"])
         if state is not None and state not in OPEN_STATES:
+            self._state = state
             self.is_over.set()
 
     def present_plan(self, plan: PhysicalPlan) -> PhysicalPlan | None:
         """Return the present plan of the job: ``plan`` itself if it is equal.
 
-        None while the root cannot be read, or while a change is being written.
+        None while the root cannot be read, or while a change is being written. With another plan
+        the job may run again, even if its former job manager is dead.
 
         Raises:
             OperatingError: the plan was unknown for STORE_WAIT_S.
@@ -224,10 +227,17 @@ class _Watch:
             now = self._root.settings().get("plan", plan.plan_hash)
             found = plan if now == plan.plan_hash else self._root.read_plan()
             if found is None or found.plan_hash != now:
-                raise StoreError(display_uri(self._root.uri), "its plan is being replaced")
+                root, reason = display_uri(self._root.uri), "its plan is being replaced"
+                if self._state == INTERRUPTED:
+                    resume = f"jobmanager resume {root} completes the change"
+                    reason = f"its job manager died while it replaced the plan; {resume}"
+                raise StoreError(root, reason)
             return found
 
-        return self._read("plan", read)
+        present = self._read("plan", read)
+        if present is not None and present is not plan:
+            self.is_over.clear()
+        return present
 
     def _read(self, name: str, read: Callable[[], T]) -> T | None:
         now_s = self._clock.monotonic_s()

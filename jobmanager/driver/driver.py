@@ -188,6 +188,7 @@ class Driver(Requests):
         """Let the hosts exit that :meth:`call_hosts` has started. The job does not begin."""
         if self._server is not None:
             self._server.close()
+            self._executor.close(ORPHANS_WAIT_S)
 
     def _open(self) -> None:
         if self._server is None:

@@ -126,6 +126,7 @@ class Job(Readable):
             start=start,
             kept_from=kept_from,
             progress=progress,
+            present=lambda: self.plan,
         )
 
     def wait(self, timeout_s: float | None = None) -> dict[str, Any]:

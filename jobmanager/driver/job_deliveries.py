@@ -103,6 +103,10 @@ class JobDeliveries:
             needed |= {k: min(seq, needed.get(k, seq)) for k, seq in positions.items()}
         return needed
 
+    def keep_for_those_of(self, former: JobDeliveries) -> None:
+        """Keep the output for open subscriptions of the job before a change, too."""
+        self._subscriptions.update(former._subscriptions)
+
     def retry(self) -> None:
         """Restart failed deliveries, and let waiting deliveries try at once."""
         self._deliveries.retry()

@@ -155,9 +155,13 @@ class JobRun:
     def _run(self, leg: Leg, follow: Follow) -> None:
         """Run one leg after another, with a change between them."""
         while True:  # ends after a leg without a pending change
-            leg.deliveries.start()
-            for one in leg.beside:
-                one.start()
+            try:
+                leg.deliveries.start()
+                for one in leg.beside:
+                    one.start()
+            except BaseException:
+                leg.driver.dismiss_hosts()
+                raise
             leg.driver.run(resumed=leg.is_resumed, is_at_cut=leg.is_at_cut)
             leg.on_end(self._computed["state"])
             next_leg = follow(leg, self._computed["state"])

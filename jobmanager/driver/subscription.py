@@ -7,7 +7,8 @@ reports the addresses of hosts through :class:`Endpoints`.
 Invariants: (1) the items of each partition arrive in order of seq, without gaps or repeats, even if
 the writing process is replaced: a new reader starts at the next seq, and recomputed items are
 equal; (2) a slow subscriber does not block the job: its buffers are bounded, and beyond them it
-reads Parquet; (3) it ends with the job. Source: StreamScope NSDI'16, "register".
+reads Parquet; (3) it ends with the job; (4) after a change of the job, it reads the streams of the
+new plan, and rows that a rollback removed are an error. Source: StreamScope NSDI'16, "register".
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ import pyarrow as pa
 
 from jobmanager.delivery.output_tap import LOOK_INTERVAL_S, OutputTap, first_kept
 from jobmanager.delivery.wiring import ThreadWiring
+from rstream.errors import OutputTakenBackError
 from rstream.items.batch import EVENT, KIND, SEQ, VE, VS, int64_column, kinds
 from rstream.items.edges import is_end
+from rstream.store.fences import fences_in
 from rvertex.sinks.protocol import DELETE, INSERT
 
 if TYPE_CHECKING:
@@ -54,43 +57,71 @@ class Subscription:
         start: Mapping[int, int],
         kept_from: Mapping[int, int],
         progress: bool,
+        present: Callable[[], PhysicalPlan] | None = None,
     ) -> None:
         """Start to read the output at the seqs ``start``, one per partition.
 
-        ``kept_from``: per partition a seq; items below it may be deleted at any time.
+        ``kept_from``: per partition a seq; items below it may be deleted at any time. ``present``:
+        returns the job's plan, which a change replaces, with all outputs.
         """
-        self._wake = threading.Event()
-        writers, wiring = plan.writers(), ThreadWiring()
-        self._taps = [
-            OutputTap(
-                writers[stream],
-                stream,
-                uri,
-                start[k]
-                if k in start
-                else max(first_kept(wiring.open_store(uri)), kept_from.get(k, 0)),
-                endpoints,
-                secret,
-                self._wake.set,
-                wiring,
-            )
-            for k, (stream, uri) in zip(plan.partitions, plan.sink_streams(), strict=True)
-        ]
-        self._numbers = plan.partitions
-        self._endpoints = endpoints
+        self._wake, self._endpoints, self._secret = threading.Event(), endpoints, secret
+        self._output, self._present = plan.name, present or (lambda: plan)
+        self._plan = self._present()
+        self._taps: dict[int, OutputTap] = {}
+        self._attach(plan, start, kept_from)
         self._has_ended = has_ended
         self._raise_failure = raise_failure
         self._progress = progress
-        self._has_edges = plan.changes is not None
         self._turn = 0
         self.is_open = True
         endpoints.listen(id(self), self._wake.set)
 
+    def _attach(
+        self, plan: PhysicalPlan, start: Mapping[int, int], kept_from: Mapping[int, int]
+    ) -> None:
+        """Read the streams of ``plan``, and close the taps so far."""
+        writers, wiring, taps = plan.writers(), ThreadWiring(), dict[int, OutputTap]()
+        for k, (stream, uri) in zip(plan.partitions, plan.sink_streams(), strict=True):
+            if k in self._taps and self._taps[k].is_over:
+                taps[k] = self._taps[k]
+                continue
+            oldest = max(first_kept(wiring.open_store(uri)), kept_from.get(k, 0))
+            place = writers[stream], stream, uri, start.get(k, oldest)
+            taps[k] = OutputTap(*place, self._endpoints, self._secret, self._wake.set, wiring)
+        for tap in self._taps.values():
+            tap.close()
+        self._taps, self._has_edges = taps, plan.changes is not None
+
+    def _follow(self) -> None:
+        """Continue with the streams of the job's present plan.
+
+        Raises:
+            OutputTakenBackError: a rollback has removed rows that were read.
+        """
+        plan = self._present()
+        if plan is self._plan:
+            return
+        former, self._plan, start = self._plan, plan, self.positions
+        output = plan.output_named(self._output)
+        edges = [edge for vertex in former.vertices for edge in vertex.outputs if edge.is_sink]
+        generation = max(edge.generation for edge in edges)
+        removed: dict[str, int] = {}
+        for k, (stream, uri) in zip(output.partitions, output.sink_streams(), strict=True):
+            fences = fences_in(ThreadWiring().open_store(uri).list()) if k in start else []
+            ends = [fence.seq for fence in fences if fence.generation > generation]
+            if ends and min(ends) < start[k]:
+                removed[stream] = start[k] = min(ends)
+                self._taps[k].seek(start[k])
+        gone = start.keys() - set(output.partitions)
+        removed |= {self._taps[k].stream: 0 for k in sorted(gone) if start[k]}
+        self._attach(output, start, {})
+        for stream, seq in removed.items():
+            raise OutputTakenBackError(stream, seq)
+
     @property
     def positions(self) -> dict[int, int]:
         """Next seq per partition. Pass it as ``start=`` to a subscription that continues here."""
-        pairs = zip(self._numbers, self._taps, strict=True)
-        return {k: tap.next_seq for k, tap in pairs}
+        return {k: tap.next_seq for k, tap in self._taps.items()}
 
     def __iter__(self) -> Self:
         return self
@@ -100,11 +131,16 @@ class Subscription:
 
         Raises:
             StopIteration: the output is complete, or the job was cancelled.
+            OutputTakenBackError: a rollback has removed rows that were read; the next call returns
+                the rows that follow instead.
             JobFailedError: the job failed; all durable rows were returned before.
         """
-        while not self._is_over():  # the subscription ends with the job
+        while True:  # the subscription ends with the job
             self._wake.clear()
             has_ended = self._has_ended()
+            self._follow()  # after the check: a job that has ended has its last plan
+            if self._is_over():
+                break
             batch = self._next_ready(has_ended)
             if batch is not None:
                 return batch
@@ -120,7 +156,7 @@ class Subscription:
         """Stop reading."""
         self.is_open = False
         self._endpoints.listen(id(self), None)
-        for tap in self._taps:
+        for tap in self._taps.values():
             tap.close()
 
     def __enter__(self) -> Self:
@@ -130,20 +166,20 @@ class Subscription:
         self.close()
 
     def _is_over(self) -> bool:
-        return all(tap.is_over for tap in self._taps)
+        return all(tap.is_over for tap in self._taps.values())
 
     def _next_ready(self, has_ended: bool) -> pa.RecordBatch | None:
         """Return a batch of a partition that has one.
 
         Partitions take turns, so none waits forever.
         """
-        n = len(self._taps)
-        for k in ((self._turn + i) % n for i in range(n)):
+        numbers, edges = list(self._taps), self._has_edges
+        turns = ((self._turn + i) % len(numbers) for i in range(len(numbers)))
+        for turn, k in ((turn, numbers[turn]) for turn in turns):
             while (items := self._taps[k].read(has_ended)) is not None:
-                number, edges = self._numbers[k], self._has_edges
-                batch = _delivered(number, items, progress=self._progress, has_edges=edges)
+                batch = _delivered(k, items, progress=self._progress, has_edges=edges)
                 if batch.num_rows:
-                    self._turn = k + 1
+                    self._turn = turn + 1
                     return batch
         return None
 

@@ -4,13 +4,21 @@ A JSON document ends with the field ``checksum``, over all bytes before it. A pi
 with a magic number and the digest of the pickle, which is checked before unpickling. So a truncated
 or changed file is an error and is never misread. A JSON file without ``checksum`` was written by
 hand or by an earlier version. It is read only if the caller can handle any content.
+
+A file that one owner after another replaces has *versions*: folders that sort by the owner's epoch
+and then by number, and the newest counts. An owner that was suspended cannot replace or delete a
+later one's file, even if it checked the ownership before.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rstream.store.protocol import BlobStore
 
 _CHECKSUM_BYTES = 16
 _FIELD = b',\n"checksum": "'
@@ -18,6 +26,8 @@ _END = b'"\n}'
 #: The format of jobs whose ``job.json`` has no field ``format``.
 _FIRST_FORMAT = 1
 _PICKLE_MAGIC = b"SSPICKLE"
+#: The name of a version's folder: the epoch of its owner, and a number.
+VERSION = re.compile(r"\d{10}\.\d{6}")
 
 
 class BrokenDocumentError(ValueError):
@@ -108,6 +118,14 @@ def read_pickle_document(data: bytes, *, to_run: bool = False) -> Any:
     from rvertex.user_code.unpickle import load_shipped
 
     return load_shipped(data[start:], to_run=to_run)
+
+
+def next_version(store: BlobStore, folder: str, epoch: int) -> str:
+    """Return a version that sorts after all others in ``folder`` of this owner and earlier ones."""
+    depth, own = folder.count("/") + 1, f"{epoch:010d}."
+    names = {path.split("/")[depth] for path in store.list(folder)}
+    versions = [name for name in names if VERSION.fullmatch(name) and name.startswith(own)]
+    return f"{own}{max((int(name.removeprefix(own)) for name in versions), default=0) + 1:06d}"
 
 
 def _digest(data: bytes) -> bytes:

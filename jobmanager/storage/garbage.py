@@ -28,7 +28,7 @@ from jobmanager.state.messages import StateCopied
 from jobmanager.state.topology import Topology
 from jobmanager.storage.notice_log import NoticeLog, read_notices
 from jobmanager.storage.root import CHECKPOINTS, display_uri
-from jobmanager.storage.savepoints import named_files
+from jobmanager.storage.savepoints import incomplete, named_files
 from rstream.clock import SystemClock
 from rstream.log.durable import DurableLog
 from rstream.store.blobs import open_store
@@ -167,6 +167,7 @@ def _obsolete_files(root: JobRoot, job: JobState, announced: set[str]) -> list[s
     }
     needed |= named_files(root.store)
     obsolete = [path for path in root.store.list(CHECKPOINTS) if path not in needed]
+    obsolete += incomplete(root.store)
     for vertex in job.topology.vertices:
         is_over = _is_over(job, vertex)
         for kind in (VALUES, PRODUCTIONS, INTAKE):

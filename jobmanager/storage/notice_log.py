@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 from jobmanager.errors import BrokenFileError
-from jobmanager.state.messages import LOG_CODEC, StateCopied
+from jobmanager.state.messages import LOG_CODEC, JobResumed, StateCopied
 from jobmanager.storage.documents import (
     BrokenDocumentError,
     json_document,
@@ -126,7 +126,9 @@ class NoticeLog:
     def replay(self) -> list[Notice]:
         """Return the notices of predecessors: the newest copy of the state and all later ones.
 
-        Without a copy, return all notices. Called before any other notice is added.
+        Without a copy, return all notices. Called before any other notice is added. If a change
+        began the log and no notice followed, its job manager may have called the hosts of the next
+        one. So another takeover is logged, which skips their names.
         """
         if self._begun_with:
             return list(self._begun_with)
@@ -137,7 +139,12 @@ class NoticeLog:
         )
         for entry in entries:
             self._count(entry.notice, entry.size_bytes)
-        return [entry.notice for entry in entries]
+        notices = [entry.notice for entry in entries]
+        if notices and isinstance(copy := notices[-1], StateCopied):
+            skipped = JobResumed(0, self._clock.now_us(), copy.retain_us)
+            self.append(skipped)
+            notices.append(skipped)
+        return notices
 
     def _count(self, notice: Notice, size_bytes: int) -> None:
         if isinstance(notice, StateCopied):

@@ -57,8 +57,13 @@ def upgrade(root: JobRoot) -> None:
 
 def is_live_here(root: JobRoot) -> bool:
     """Return whether a job manager of this process works on the root."""
+    return root.uri in live_here()
+
+
+def live_here() -> frozenset[str]:
+    """Return the uris of the roots on which job managers of this process work."""
     with _live_lock:
-        return root.uri in _live_roots
+        return frozenset(_live_roots)
 
 
 def give_back(root: JobRoot) -> None:

@@ -1,28 +1,37 @@
 """Savepoints of a job: named cuts from which this or another job can start.
 
-``savepoints/<name>/`` holds ``savepoint.json``, the unconsumed items of channels, and the plan, the
-query and the settings of the job at the savepoint. The checkpoints of the cut are only named there,
-not copied.
+``savepoints/<name>/<version>/`` holds ``savepoint.json`` (the manifest), the unconsumed items of
+channels, and the plan, the query and the settings of the job at the savepoint. The checkpoints of
+the cut are only named there, not copied. The manifest is written last; only the newest manifest of
+a name counts.
 
-Invariant: a checkpoint, or a part of one, that a savepoint names is not deleted.
+Invariants: (1) a checkpoint, or a part of one, that a savepoint names is not deleted; (2) a
+savepoint that replaces one of the same name is a new version, so the old one stays readable until
+the new one is complete; (3) a version sorts by the epoch of its job manager, so one that was
+suspended and writes late replaces nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.errors import BrokenFileError
 from jobmanager.storage.documents import (
+    VERSION,
     BrokenDocumentError,
     json_document,
+    next_version,
     read_json_document,
 )
 from jobmanager.storage.root import display_uri
 from rstream.errors import UsageError, error_class
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rstream.store.protocol import BlobStore
 
 FOLDER, MANIFEST = "savepoints", "savepoint.json"
@@ -30,6 +39,8 @@ FOLDER, MANIFEST = "savepoints", "savepoint.json"
 STOP = "stop"
 #: Format of manifests. Raise it if a former release would misread one.
 FORMAT = 1
+#: Most reads of a savepoint that is replaced meanwhile.
+READS_MAX = 3
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -86,6 +97,19 @@ class Savepoint:
     #: Rows (delivery, partition, seq): all items below that seq were known to be delivered.
     deliveries: tuple[tuple[str, int, int], ...] = ()
     generation: int = 0
+    #: The folder of its files below that of its name. Empty: they are directly there, without
+    #: versions.
+    version: str = ""
+
+    @property
+    def folder(self) -> str:
+        """The folder of its manifest and its other files, relative to the job's root."""
+        return f"{folder_of(self.name)}/{self.version}".rstrip("/")
+
+    @property
+    def manifest(self) -> str:
+        """The file that completes it, relative to the job's root."""
+        return f"{self.folder}/{MANIFEST}"
 
     @property
     def files(self) -> frozenset[str]:
@@ -112,13 +136,23 @@ def check_name(name: str) -> str:
 
 
 def folder_of(name: str) -> str:
-    """Return the folder of a savepoint below the job's root."""
+    """Return the folder of all versions of a savepoint, relative to the job's root."""
     return f"{FOLDER}/{name}"
 
 
-def write_manifest(store: BlobStore, savepoint: Savepoint) -> None:
-    """Write the manifest durably, which completes the savepoint."""
-    store.put(f"{folder_of(savepoint.name)}/{MANIFEST}", json_document(savepoint.to_json()))
+def new_version(store: BlobStore, name: str, epoch: int) -> str:
+    """Return a version that replaces all others of the name. ``epoch``: of the root's owner."""
+    return next_version(store, folder_of(name), epoch)
+
+
+def complete(store: BlobStore, savepoint: Savepoint) -> None:
+    """Write the manifest durably. From now on earlier versions of the savepoint do not count."""
+    store.put(savepoint.manifest, json_document(savepoint.to_json()))
+
+
+def delete_replaced(store: BlobStore, savepoint: Savepoint) -> None:
+    """Delete the files of earlier versions of a complete savepoint."""
+    _delete(store, savepoint.name, lambda version: version < savepoint.version)
 
 
 def read_savepoint(store: BlobStore, name: str) -> Savepoint:
@@ -128,35 +162,74 @@ def read_savepoint(store: BlobStore, name: str) -> Savepoint:
         NoSavepointError: there is none.
         BrokenFileError: its manifest cannot be read.
     """
-    path = f"{folder_of(check_name(name))}/{MANIFEST}"
+    check_name(name)
+    for _ in range(READS_MAX):
+        newest = manifests(store, folder_of(name))
+        if not newest:
+            break
+        with contextlib.suppress(FileNotFoundError):  # replaced meanwhile
+            return _read(store, newest[name])
+    names = ", ".join(manifests(store, FOLDER)) or "none"
+    raise NoSavepointError(display_uri(store.uri), name, names)
+
+
+def _read(store: BlobStore, path: str) -> Savepoint:
     try:
-        fields = read_json_document(store.get(path))
-        return _savepoint(fields)
-    except FileNotFoundError as error:
-        names = ", ".join(s.name for s in list_savepoints(store)) or "none"
-        raise NoSavepointError(display_uri(store.uri), name, names) from error
+        return from_json(read_json_document(store.get(path)))
     except (BrokenDocumentError, KeyError, TypeError) as error:
         place = f"{display_uri(store.uri)}/{path}"
         raise BrokenFileError(place, str(error), "the savepoint's list of files") from error
 
 
+def manifests(store: BlobStore, folder: str) -> dict[str, str]:
+    """Return the newest manifest of each savepoint in ``folder``, by name."""
+    paths = [path for path in store.list(folder) if path.endswith(f"/{MANIFEST}")]
+    return {path.split("/")[1]: path for path in sorted(paths, key=_order)}
+
+
+def _order(path: str) -> tuple[int, str]:
+    """Sort the files of savepoints without versions before all versions."""
+    return path.count("/"), path
+
+
 def list_savepoints(store: BlobStore) -> list[Savepoint]:
     """Return all savepoints, the oldest first."""
-    paths = [path for path in store.list(FOLDER) if path.endswith(f"/{MANIFEST}")]
-    savepoints = [read_savepoint(store, path.split("/")[1]) for path in paths]
+    savepoints = [read_savepoint(store, name) for name in manifests(store, FOLDER)]
     return sorted(savepoints, key=lambda savepoint: (savepoint.created_us, savepoint.name))
 
 
 def expire(store: BlobStore, name: str) -> None:
-    """Delete a savepoint, its manifest first; ``jobmanager gc`` deletes its files.
+    """Delete a savepoint, its manifest first; ``jobmanager gc`` deletes its checkpoints.
 
     Raises:
         NoSavepointError: there is no such savepoint.
     """
-    read_savepoint(store, name)
-    store.delete(f"{folder_of(name)}/{MANIFEST}")
-    for path in store.list(folder_of(name)):
+    savepoint = read_savepoint(store, name)
+    # a later version may be incomplete, because another process writes it
+    _delete(store, name, lambda version: version <= savepoint.version)
+
+
+def _delete(store: BlobStore, name: str, is_obsolete: Callable[[str], bool]) -> None:
+    """Delete versions: all manifests first, the newest last, so no old one becomes the newest."""
+    paths = [path for path in store.list(folder_of(name)) if is_obsolete(_version_of(path))]
+    first = [path for path in sorted(paths, key=_order) if path.endswith(f"/{MANIFEST}")]
+    for path in (*first, *(path for path in paths if path not in first)):
         store.delete(path)
+
+
+def _version_of(path: str) -> str:
+    """Return the version of a file; empty for a savepoint without versions."""
+    folder = path.split("/")[2]
+    return folder if VERSION.fullmatch(folder) else ""
+
+
+def incomplete(store: BlobStore) -> list[str]:
+    """Return the files of savepoints that were never completed, or were replaced.
+
+    The caller owns the root and takes no savepoint.
+    """
+    kept = tuple(f"{path.rpartition('/')[0]}/" for path in manifests(store, FOLDER).values())
+    return [path for path in store.list(FOLDER) if not path.startswith(kept)]
 
 
 def named_files(store: BlobStore) -> frozenset[str]:
@@ -168,7 +241,8 @@ def named_files(store: BlobStore) -> frozenset[str]:
     return frozenset(name for savepoint in list_savepoints(store) for name in savepoint.files)
 
 
-def _savepoint(fields: dict[str, Any]) -> Savepoint:
+def from_json(fields: dict[str, Any]) -> Savepoint:
+    """Return a savepoint from the fields of its manifest."""
     known = {name: fields[name] for name in Savepoint.__slots__ if name in fields}
     vertices = tuple(
         SavedVertex(**{name: _tuple(value) for name, value in row.items()})

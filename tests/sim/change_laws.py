@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from jobmanager.driver.running.changes.pending import COMMITS, FOLDER
+from jobmanager.driver.running.changes.pending import COMMITS, FOLDER, outcome_of
 from jobmanager.storage.documents import (
     BrokenDocumentError,
     read_json_document,
@@ -21,7 +21,7 @@ from jobmanager.storage.documents import (
 )
 from jobmanager.storage.places import plan_in
 from jobmanager.storage.root import PLAN, display_uri
-from jobmanager.storage.savepoints import FOLDER as SAVEPOINTS, MANIFEST
+from jobmanager.storage.savepoints import FOLDER as SAVEPOINTS, MANIFEST, list_savepoints
 from planner.physical.layout import Stages
 from rstream.items.batch import VS, only_events
 from rstream.log.reader import open_reader
@@ -133,8 +133,8 @@ class ChangeCheckers(Checkers):
     def _outcome(self, commit: str) -> str:
         """Return the outcome of a committed change; empty if it has none yet."""
         change = read_json_document(self.blobs[commit])["id"]
-        path = f"{HOME}{FOLDER}/{change}/outcome.json"
-        return str(read_json_document(self.blobs[path])["state"]) if path in self.blobs else ""
+        outcome = outcome_of(MemoryBlobs(self.blobs, HOME), change)
+        return "" if outcome is None else str(outcome["state"])
 
     def end_of(self, stream: str) -> int:
         """Return the end of a finished writer's stream."""
@@ -143,14 +143,11 @@ class ChangeCheckers(Checkers):
 
     def savepoints_are_whole(self, when: str) -> None:
         """No file is deleted that a savepoint names."""
-        prefix = f"{HOME}{SAVEPOINTS}/"
-        for path in [p for p in self.blobs if p.startswith(prefix) and p.endswith(MANIFEST)]:
-            document = read_json_document(self.blobs[path])
-            for row in document["vertices"]:
-                for name in (row["checkpoint"], *row["parts"]):
-                    if name and HOME + name not in self.blobs:
-                        detail = f"{when}: {path} names {name}"
-                        self._world.violate("savepoints are whole", detail)
+        for savepoint in list_savepoints(MemoryBlobs(self.blobs, HOME)):
+            for name in savepoint.files:
+                if HOME + name not in self.blobs:
+                    detail = f"{when}: {savepoint.name} names {name}"
+                    self._world.violate("savepoints are whole", detail)
 
     def _begin_anew(self) -> None:
         """A change is complete: from now on the laws refer to the new plan."""
@@ -216,7 +213,7 @@ class ChangeCheckers(Checkers):
             detail = f"{len(less)} rows are missing, {len(more)} too many: {less[:3]} {more[:3]}"
             self._world.violate("as a job that never changed", detail)
         for path, data in self.blobs.items():
-            if path.startswith(f"{HOME}{FOLDER}/") and path.endswith("/outcome.json"):
+            if path.startswith(f"{HOME}{FOLDER}/") and "/outcome-" in path:
                 outcome = read_json_document(data)
                 what = f"{outcome['kind']}: {outcome['state']}"
                 self._world.met[f"change {what} {outcome.get('reason', '')[:90]}"] += 1

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 TRAPS = ("trap_changing",)
 CRASHES = ("crash_changing",)
 FREEZES = ("freeze_changing",)
+#: Calls of a store between two writes that must not be in this order.
+LOOKS = 40
 
 
 def a_range_is_owned_twice() -> Mutant:
@@ -108,6 +110,8 @@ def the_new_plan_is_written_before_the_commit() -> Mutant:
     def commit(drafted: Any, change: Any, shell: Any) -> Any:
         store = drafted.draft.final.store
         store.put(PLAN, store.get(f"{change.folder}/{pending.PLACED}"))
+        for _ in range(LOOKS):  # so that a process often dies in between
+            store.list(pending.COMMITS)
         return original(drafted, change, shell)
 
     return Mutant(apply, "_commit", commit, TRAPS, change=True)

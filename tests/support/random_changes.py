@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from jobmanager.driver.running.changes.pending import REQUEST
+from jobmanager.driver.running.changes.pending import pending
 from jobmanager.driver.running.deploying import deploy, rescale, roll_back, take_savepoint
 from jobmanager.errors import JobRunningError
 from jobmanager.storage.root import JobRoot
@@ -181,9 +181,7 @@ class RandomChanges:
         store = JobRoot(self._changed.root).store
         self._changed.watch.until(
             lambda status: (
-                not store.exists(REQUEST)
-                and status["state"] == "running"
-                and bool(status["vertices"])
+                pending(store) is None and status["state"] == "running" and bool(status["vertices"])
             )
         )
 

@@ -156,7 +156,7 @@ def prepare(
     if target.store.list():
         raise UsageError(f"{place} is not empty: choose another --root")
     saved = None if at_us is None else _savepoint_at(present, at_us)
-    old = present.plan if saved is None else saved_plan(job_root, saved.name, here)
+    old = present.plan if saved is None else saved_plan(job_root, saved, here)
     there = isolated(plan_in(plan_without_place(old), place))
     try:
         target.make_private()

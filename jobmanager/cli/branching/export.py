@@ -24,13 +24,14 @@ from jobmanager.storage.documents import (
 )
 from jobmanager.storage.places import plan_in, plan_without_place
 from jobmanager.storage.root import GENERATION, JOB, PLAN, QUERY, JobRoot, display_uri
-from jobmanager.storage.savepoints import folder_of, read_savepoint
+from jobmanager.storage.savepoints import read_savepoint
 from rstream.clock import SystemClock
 from rstream.store.blobs import open_store
 from rstream.store.marks import raise_mark
 
 if TYPE_CHECKING:
     from jobmanager.state.messages import StateCopied
+    from jobmanager.storage.savepoints import Savepoint
     from planner.physical.plan import PhysicalPlan
 
 _OUTPUT = "output"
@@ -48,7 +49,7 @@ def export(root: JobRoot, name: str, uri: str) -> str:
     savepoint = read_savepoint(root.store, name)
     target = JobRoot(uri)
     target.check_free(SystemClock().now_us())
-    plan = saved_plan(root, name, display_uri(root.uri))
+    plan = saved_plan(root, savepoint, display_uri(root.uri))
     if plan.output != f"{plan.root}/{_OUTPUT}":
         reason = f"its output goes to {plan.output}, which two jobs cannot share"
         if len(plan.of_outputs) > 1:
@@ -57,10 +58,10 @@ def export(root: JobRoot, name: str, uri: str) -> str:
     if any(v.source is not None and v.source.spec.files.given == "copy" for v in plan.vertices):
         reason = "it reads tables below its root"
         raise ChangeRefusedError(display_uri(root.uri), reason)
-    there = saved_plan(root, name, display_uri(target.uri))
+    there = saved_plan(root, savepoint, display_uri(target.uri))
     links = {stage.name: stage.name for stage in plan.stages}
     built = Builder(root, savepoint, (plan, there), links, 1, target.store).build()
-    store, folder = root.store, folder_of(name)
+    store, folder = root.store, savepoint.folder
     settings = read_json_document(store.get(f"{folder}/{JOB}"))
     for row in savepoint.vertices:
         streams = there.vertex(row.vertex).output_streams
@@ -99,7 +100,7 @@ def _begin_output(plan: PhysicalPlan, ends: dict[str, int]) -> None:
             raise_mark(open_store(uri), ends[stream], ())
 
 
-def saved_plan(root: JobRoot, name: str, place: str) -> PhysicalPlan:
+def saved_plan(root: JobRoot, savepoint: Savepoint, place: str) -> PhysicalPlan:
     """Return the plan of a savepoint, with ``place`` as its root."""
-    plan: PhysicalPlan = read_pickle_document(root.store.get(f"{folder_of(name)}/{PLAN}"))
+    plan: PhysicalPlan = read_pickle_document(root.store.get(f"{savepoint.folder}/{PLAN}"))
     return plan_in(plan, place)

@@ -69,7 +69,7 @@ class Onset:
 
 def onsets(root: JobRoot, savepoint: Savepoint, comparison: Comparison) -> dict[str, Onset]:
     """Return the onset of each output. ``savepoint``: of the former query, at the change."""
-    old, new = saved_plan(root, savepoint.name, display_uri(root.uri)), comparison.plan
+    old, new = saved_plan(root, savepoint, display_uri(root.uri)), comparison.plan
     read: dict[str, Onset] = {}
     for saved in savepoint.vertices:
         vertex = old.vertex(saved.vertex)

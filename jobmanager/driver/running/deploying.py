@@ -285,19 +285,15 @@ def _carried_out_here(
 
 
 def _awaited(root: JobRoot, change: Change, wait_s: float) -> dict[str, Any]:
-    """Return the outcome, once the next change can be requested.
+    """Return the outcome.
 
     Raises:
         ChangeWaitsError: there is no outcome after ``wait_s``.
     """
     clock, pause = SystemClock(), threading.Event()
     until_s = clock.monotonic_s() + wait_s
-    while True:  # ends at until_s at the latest
-        outcome, left = pending.outcome_of(root.store, change.id), pending.pending(root.store)
-        is_closed = left is None or left.id != change.id
-        is_over = clock.monotonic_s() > until_s
-        if outcome is not None and (is_closed or is_over):
-            return outcome
-        if is_over:
+    while (outcome := pending.outcome_of(root.store, change.id)) is None:  # ends at until_s
+        if clock.monotonic_s() > until_s:
             raise ChangeWaitsError(display_uri(root.uri), wait_s)
         pause.wait(LOOK_S)
+    return outcome

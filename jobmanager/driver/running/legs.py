@@ -109,6 +109,8 @@ def _completed(
         notes=decided,
     )
     deliveries = JobDeliveries(plan, run.root, run.job_id, driver, config)
+    if former is not None:
+        deliveries.keep_for_those_of(former.deliveries)
     changing = Changing(run.root, deliveries, run.begin_change)
     beside += [inputs, topics, columns, tidying, scaler, changing]
     changing.watch(driver)

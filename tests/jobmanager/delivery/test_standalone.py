@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import json
 import operator
+import os
 import shutil
+import subprocess
+import sys
 import threading
 from dataclasses import replace
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -25,9 +29,11 @@ from jobmanager.delivery.standalone import deliver
 from jobmanager.driver.running.deploying import deploy, rescale
 from jobmanager.errors import NoDeliveryError
 from jobmanager.storage.documents import json_document
-from jobmanager.storage.root import JobRoot
+from jobmanager.storage.root import JOB, STATUS, JobRoot
 from planner import Stream, agg, event, sinks, tumbling
 from rstream import Items
+from rstream.clock import SystemClock
+from rstream.errors import StoreError
 from rstream.items.batch import item_schema
 from rvertex.sinks.errors import OutputChangedError
 from tests.support.changed_jobs import COUNTS, ChangedJob
@@ -203,6 +209,58 @@ def test_it_follows_a_job_that_is_changed(tmp_path: Path) -> None:
     found = [{"t": None, **row} for row in delivered]
     assert sorted(found, key=key) == sorted(rows, key=key)
     assert {row["t"] is None for row in rows} == {True, False}
+
+
+@pytest.mark.slow
+def test_it_follows_the_successor_of_a_job_manager_that_died_in_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It took the job for ended, and the change for a store that cannot be read."""
+    monkeypatch.setattr(standalone, "TICK_S", 0.02)
+    changed = ChangedJob(tmp_path)
+    changed.append(2)
+    job = changed.run(changed.query("counts", COUNTS))
+    changed.has_read_all()
+    job.stop()
+    job.wait(WAIT_S)
+    changed.close()
+    root, plan, ticks = JobRoot(changed.root), job.plan, list[None]()
+    root.claim(1_000_000)
+    status, settings = root.read_status(), root.settings()
+    *_, (added, _) = plan.sink_streams()
+    former = replace(
+        plan, vertices=tuple(v for v in plan.vertices if added not in v.output_streams)
+    )
+    with subprocess.Popen([sys.executable, "-c", ""]) as dead:
+        pass
+
+    def write(state: str, pid: int) -> None:
+        now_us = SystemClock().now_us()
+        now = {**status, "state": state, "pid": pid, "machine": gethostname(), "written_us": now_us}
+        root.store.put(STATUS, json_document(now))
+
+    def die() -> None:
+        write("running", dead.pid)
+        root.replace_plan(former)
+        root.store.put(JOB, json_document({**settings, "plan": plan.plan_hash}))
+
+    def look(rows: list[dict[str, Any]]) -> None:
+        ticks.append(None)
+        if len(ticks) == 3:
+            write("running", os.getppid())
+            root.replace_plan(plan)
+        elif len(ticks) == 9:
+            write("stopped", os.getppid())
+
+    die()
+    to = [sinks.function(lambda *given: None, name="d")]
+    rows = deliver(changed.root, to, on_rows=look)
+    assert len(rows) == len(plan.sink_streams())
+    assert len(ticks) >= 9
+    die()
+    monkeypatch.setattr(standalone, "STORE_WAIT_S", 0.3)
+    with pytest.raises(StoreError, match=f"jobmanager resume {changed.root} completes the change"):
+        deliver(changed.root, to)
 
 
 def test_a_column_that_the_plan_does_not_know_is_an_error() -> None:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 
 from jobmanager.config import JobConfig
+from jobmanager.manager.manager import JobManager
 from jobmanager.state.messages import DrainRequested
+from jobmanager.state.topology import Topology
 from jobmanager.storage.notice_log import NoticeLog, fence, folder_of, read_notices
 from jobmanager.storage.root import JobRoot
 from rstream import InlineBackground, MemoryBlobs, StoreError
@@ -144,3 +146,20 @@ def test_a_notice_that_is_told_of_an_earlier_failure_is_in_the_log_all_the_same(
     manager.append("c")
     manager.flush()
     assert durable(store) == "abc"
+
+
+def test_a_successor_skips_names_of_hosts_that_a_change_may_have_called() -> None:
+    store, states = MemoryBlobs(), []
+    for manager in range(3):
+        root, job = JobRoot(store), JobManager(Topology(()), JobConfig())
+        root.claim(manager)
+        log = NoticeLog(root, ManualClock(0), JobConfig(), InlineBackground())
+        if manager == 0:
+            log.begin_with(job.copy_state())
+            log.truncate()
+        else:
+            job.recall(log.replay())
+            log.flush()
+        states.append(job.job.takeovers)
+        log.close()
+    assert states == [0, 1, 1], "before each of them counts its own takeover"

@@ -32,7 +32,7 @@ from jobmanager.storage.notice_log import NoticeLog
 from jobmanager.storage.output_claim import renew_claim
 from jobmanager.storage.places import plan_in
 from jobmanager.storage.root import GENERATION, JOB, PLAN, QUERY, STREAMS, display_uri
-from jobmanager.storage.savepoints import MANIFEST, folder_of, list_savepoints
+from jobmanager.storage.savepoints import delete_replaced, from_json, list_savepoints
 from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError
 from rstream.log.background import InlineBackground
@@ -116,18 +116,20 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
     if (commit := pending.committed(root.store)) is not None:
         return roll_forward(root, commit, shell)
     change = pending.pending(root.store)
-    done = None if change is None else pending.outcome_of(root.store, change.id)
-    if change is None or done is not None:
-        _close_again(root, change, done)
-        return done
+    if change is None:
+        _clean_up(root)
+        return None
     plan = root.read_plan(to_run=True)
     assert plan is not None
     if shell.following is None:  # a suspended job manager may be about to commit this change
-        pending.commit(root.store, root.epoch, None)
+        done = pending.cancel_commits(root.store, root.epoch, change.id)
+        if done is not None:
+            pending.close(root.store, change.id, done, root.epoch)
+            return done
     number = next_generation(root)
     if change.kind != "savepoint":  # an attempt may have died
         withdraw_fences(root, plan, number)
-    # before a draft, because its fences hide rows beyond the cut, and it expires a savepoint
+    # before a draft, because its fences hide rows beyond the cut
     cut = read_cut(root, plan, None if shell.following is None else shell.following.job)
     try:
         drafted = draft_change(root, plan, cut, change, number, shell.clock.now_us())
@@ -150,11 +152,9 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
         return outcome
 
 
-def _close_again(root: JobRoot, change: Change | None, done: dict[str, Any] | None) -> None:
-    """Close the last change again: its job manager may have died before it deleted all files."""
-    if change is not None and done is not None:
-        pending.record(root.store, change.id, done, root.epoch)
-        pending.forget(root.store, change.id)
+def _clean_up(root: JobRoot) -> None:
+    """Delete what the last change has left: its job manager may have died meanwhile."""
+    pending.forget_commits(root.store, root.epoch)
     if pending.left_by_changes(root.store):
         if (plan := root.read_plan()) is not None:
             _delete_channels(root, plan)
@@ -165,7 +165,9 @@ def _saved(drafted: Drafted, change: Change, shell: Shell) -> dict[str, Any]:
     made = complete(drafted.draft, drafted.savepoint)
     outcome = {"state": "done", "kind": "savepoint", "savepoint": made.name, "time": made.time_us}
     outcome["stopped_because"] = shell.stopped_because
-    _close(drafted.draft.final, change.id, outcome, shell)
+    root = drafted.draft.final
+    _close(root, change.id, outcome, shell)
+    shell.later(lambda: delete_replaced(root.store, made))
     return outcome
 
 
@@ -205,14 +207,12 @@ def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[st
     settings = {**root.settings(), **commit["settings"]}
     blobs = {PLAN: placed, QUERY: query, JOB: json_document(settings)}
     if (manifest := commit.get("manifest")) is not None:
-        blobs[f"{folder_of(commit['savepoint'])}/{MANIFEST}"] = json_document(manifest)
+        blobs[from_json(manifest).manifest] = json_document(manifest)
     plan = plan_in(read_pickle_document(placed), display_uri(root.uri))
     copy = LOG_CODEC.decode(store.get(f"{folder}/{pending.COPY}"))
     assert isinstance(copy, StateCopied), copy
     copy = replace(copy, epoch=max(copy.epoch, 1))
-    if shell.following is None:  # a dead job manager may have given names to hosts
-        copy = replace(copy, takeovers=copy.takeovers + 1)
-    else:
+    if shell.following is not None:
         shell.following.on_committed(plan, copy)
 
     def renew() -> None:
@@ -226,15 +226,16 @@ def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[st
     puts = [partial(store.put, path, data) for path, data in blobs.items()]
     side_by_side(store, [*puts, renew, begin])
     shell.later(lambda: _delete_channels(root, plan))
+    if manifest is not None:
+        shell.later(lambda: delete_replaced(store, from_json(manifest)))
     outcome = {"state": "done", **{k: commit[k] for k in ("kind", "savepoint", "time")}}
     _close(root, commit["id"], outcome, shell)
     return outcome
 
 
 def _close(root: JobRoot, change_id: str, outcome: dict[str, Any], shell: Shell) -> None:
-    """Record the outcome, and allow the next change to be requested, even if no host starts."""
+    """Record the outcome, so that the next change can be requested, even if no host starts."""
     pending.record(root.store, change_id, outcome, root.epoch)
-    pending.forget(root.store, change_id)
     shell.later(lambda: pending.tidy(root.store))
 
 

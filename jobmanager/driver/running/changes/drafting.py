@@ -1,8 +1,8 @@
 """Drafts a change: a savepoint of the cut, and the files of the next generation.
 
 Nothing here commits. But fences (files that hide later rows of a former generation from readers)
-hide rows at once, and a savepoint replaces one of the same name. So the ends of the outputs must
-have been checked before (:func:`.cut.read_cut`).
+hide rows at once. So the ends of the outputs must have been checked before
+(:func:`.cut.read_cut`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from jobmanager.driver.running.changes.errors import ChangeRefusedError
 from jobmanager.driver.running.changes.generation import Builder
 from jobmanager.driver.running.changes.rescaled import Rescaler
 from jobmanager.driver.running.changes.snapshots import read_snapshot, rest_items, time_of_input
-from jobmanager.errors import JobRunningError, NoJobError
+from jobmanager.errors import NoJobError
 from jobmanager.state.messages import LOG_CODEC
 from jobmanager.storage import savepoints
 from jobmanager.storage.documents import (
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 def save(root: JobRoot, name: str, now_us: int) -> Savepoint:
-    """Take a savepoint of a stopped job. It replaces a savepoint of the same name.
+    """Take a savepoint of a stopped job. Once complete, it replaces one of the same name.
 
     Raises:
         NoJobError: the root has no job that has started.
@@ -62,48 +62,42 @@ def save(root: JobRoot, name: str, now_us: int) -> Savepoint:
     if plan is None:
         raise NoJobError(display_uri(root.uri))
     draft = Draft(root)
-    return complete(draft, save_cut(draft, plan, read_cut(root, plan), name, now_us))
+    savepoint = complete(draft, save_cut(draft, plan, read_cut(root, plan), name, now_us))
+    savepoints.delete_replaced(root.store, savepoint)
+    return savepoint
 
 
 def complete(draft: Draft, savepoint: Savepoint) -> Savepoint:
-    """Make all files of the draft durable, and then write the manifest of its savepoint.
+    """Make all files of the draft durable, and then complete its savepoint.
 
     Raises:
         JobRunningError: another job manager has taken over.
     """
     root = draft.synced()
     root.check_owner()
-    savepoints.write_manifest(root.store, savepoint)
+    savepoints.complete(root.store, savepoint)
     return savepoint
 
 
 def discard(root: JobRoot, name: str) -> None:
-    """Delete the files of a savepoint that was not completed, as far as the store works."""
-    with contextlib.suppress(OperatingError, JobRunningError):
-        left = root.store.list(folder_of(name))
-        root.check_owner()
-        if f"{folder_of(name)}/{savepoints.MANIFEST}" not in left:
-            for path in left:
+    """Delete the files of this owner's incomplete savepoints, as far as the store works."""
+    with contextlib.suppress(OperatingError):
+        for path in savepoints.incomplete(root.store):
+            if path.startswith(f"{folder_of(name)}/{root.epoch:010d}."):
                 root.store.delete(path)
 
 
 def save_cut(draft: Draft, plan: PhysicalPlan, cut: Cut, name: str, now_us: int) -> Savepoint:
     """Write the files of a savepoint of the cut; :func:`complete` completes it."""
     root = draft.final
-    store, folder = root.store, folder_of(name)
+    store, version = root.store, savepoints.new_version(root.store, name, root.epoch)
+    folder = f"{folder_of(name)}/{version}"
     times = [
         time_of_input(read_snapshot(store, plan.vertex(vertex), ref.name))
         for vertex, ref in cut.refs.items()
         if plan.vertex(vertex).source is not None
     ]
     rests = [(rest.stream, rest_items(root.open_store(rest.uri), rest)) for rest in cut.rests]
-    # only now, because it cannot be completed if rows are lost
-    if store.exists(f"{folder}/{savepoints.MANIFEST}"):
-        savepoints.expire(store, name)
-    left = store.list(folder)
-    root.check_owner()  # after the list: so it has no file of a successor's savepoint
-    for path in left:  # of an incomplete savepoint
-        store.delete(path)
     for stream, read in rests:
         log = DurableLog(draft.root.store.child(f"{folder}/{stream}"), stream)
         for items in read:
@@ -121,6 +115,7 @@ def save_cut(draft: Draft, plan: PhysicalPlan, cut: Cut, name: str, now_us: int)
         vertices=tuple(_saved(cut, vertex.id) for vertex in plan.vertices),
         rests=tuple(savepoints.SavedRest(r.stream, r.lo, r.hi) for r in cut.rests),
         deliveries=_delivered(root, plan, cut),
+        version=version,
     )
 
 
@@ -222,7 +217,7 @@ def _rolled_back(
     # Names of hosts and checkpoints since the savepoint must not be given again.
     savepoint = replace(savepoint, epoch=cut.job.epoch, takeovers=cut.job.takeovers)
     former = plan_in(
-        read_pickle_document(root.store.get(f"{folder_of(savepoint.name)}/{PLAN}"), to_run=True),
+        read_pickle_document(root.store.get(f"{savepoint.folder}/{PLAN}"), to_run=True),
         display_uri(root.uri),
     )
     ends = _ends(savepoint, former)
@@ -239,10 +234,10 @@ def _rolled_back(
             "back; deploy the former query instead"
         )
         raise ChangeRefusedError(display_uri(root.uri), reason)
-    settings = read_json_document(root.store.get(f"{folder_of(savepoint.name)}/{JOB}"))
+    settings = read_json_document(root.store.get(f"{savepoint.folder}/{JOB}"))
     links = {stage.name: stage.name for stage in former.stages}
     built = Builder(root, savepoint, (former, former), links, number).build()
-    query = root.store.get(f"{folder_of(savepoint.name)}/{QUERY}")
+    query = root.store.get(f"{savepoint.folder}/{QUERY}")
     root.store.put(f"{change.folder}/{pending.NEXT_QUERY}", query)
     kept: dict[str, Any] = {
         name: settings[name] for name in ("query_file", "folders") if name in settings

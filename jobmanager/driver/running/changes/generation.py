@@ -35,7 +35,6 @@ from jobmanager.driver.running.changes.snapshots import (
     whole_since,
 )
 from jobmanager.state.job_state import EPOCHS_PER_TAKEOVER
-from jobmanager.storage.savepoints import folder_of
 from planner.physical.layout import Stages, chain_of, sealed
 from rstream.items.batch import Items, item_schema
 from rstream.log.durable import DurableLog
@@ -352,7 +351,7 @@ class Builder:
         rest = None if old is None else self._rests.get(old.stream)
         if old is None or rest is None:
             return []
-        place = self._store.child(f"{folder_of(self._saved.name)}/{old.stream}")
+        place = self._store.child(f"{self._saved.folder}/{old.stream}")
         was = Rest(old.stream, place.uri, rest.lo, rest.hi, old.payload, False)
         waiting, seq = [], 0
         for items in rest_items(place, was):

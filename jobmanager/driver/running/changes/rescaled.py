@@ -44,7 +44,6 @@ from jobmanager.driver.running.changes.snapshots import (
     time_of_input,
 )
 from jobmanager.state.job_state import EPOCHS_PER_TAKEOVER
-from jobmanager.storage.savepoints import folder_of
 from planner.physical.layout import Stages, chain_of, laid_out, sealed
 from planner.physical.slot_ranges import laid, overlaps, ranges_of
 from rstream.items.batch import item_schema
@@ -393,7 +392,7 @@ class Rescaler:
         """Return the unconsumed items of an old channel."""
         if channel.stream not in self._items:
             rest = self._rests[channel.stream]
-            place = self._store.child(f"{folder_of(self._saved.name)}/{channel.stream}")
+            place = self._store.child(f"{self._saved.folder}/{channel.stream}")
             own = Rest(channel.stream, place.uri, rest.lo, rest.hi, channel.payload, is_ended=False)
             self._items[channel.stream] = [items.batch for items in rest_items(place, own)]
         return self._items[channel.stream]

@@ -97,15 +97,13 @@ class Changing:
         self.note_request()
 
     def note_request(self) -> None:
-        """Read the request file after a notice. The last change may still have files to delete.
+        """Read the request file after a notice.
 
         Raises:
             OperatingError: the file cannot be read; :meth:`note` tries again.
         """
         self._is_unread = True
-        change = self.change or pending.pending(self._root.store)
-        is_open = change is not None and pending.outcome_of(self._root.store, change.id) is None
-        self.change, self._is_unread = change if is_open else None, False
+        self.change, self._is_unread = pending.pending(self._root.store), False
 
     def note(self, manager: JobManager) -> None:
         """Stop the driver if a change is due. Called between two notices."""
@@ -116,6 +114,10 @@ class Changing:
             return
         if self._taking is not None:
             self._take(self._taking, manager)
+            return
+        if any(host.state == "starting" for host in manager.hosts):
+            # Its vertices cannot take part in the stop. Without a task slot, the job fails after
+            # ``host_start_wait_s``: the error names the slots, and the change stays pending.
             return
         at_us = self.change.at_us
         is_due = at_us is None or at_us <= _reached(manager)

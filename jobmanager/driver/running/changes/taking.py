@@ -10,6 +10,7 @@ Invariant: the protection of the files ends after the manifest is durable, which
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import logging
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from jobmanager.driver.running.changes.cut import Cut, rests_of
 from jobmanager.driver.running.changes.errors import ChangeRefusedError, NotACutError
 from jobmanager.errors import JobRunningError
 from jobmanager.manager import saving
+from jobmanager.storage.savepoints import delete_replaced
 from rstream.errors import OperatingError, StreamEngineError
 
 if TYPE_CHECKING:
@@ -97,12 +99,15 @@ class Taking:
             cut = Cut(job, refs, rests_of(job, plan, refs))
             draft = Draft(root)
             saved = drafting.save_cut(draft, plan, cut, name, self._clock.now_us())
-            return drafting.complete(draft, saved)
+            made = drafting.complete(draft, saved)
         except JobRunningError:
             raise
         except StreamEngineError:
             drafting.discard(root, name)
             raise
+        with contextlib.suppress(OperatingError):  # a later savepoint of the name deletes them, too
+            delete_replaced(root.store, made)
+        return made
 
     def _written(self, writing: Future[Savepoint]) -> None:
         self._writing = None

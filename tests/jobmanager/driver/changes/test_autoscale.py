@@ -117,9 +117,9 @@ def test_limits_of_a_stage_hold_for_its_group_and_others_are_errors(tmp_path: Pa
 
 def test_a_store_that_fails_after_a_request_fails_nothing(tmp_path: Path) -> None:
     def fail() -> None:
-        raise StoreError("change/request.json", "no answer")
+        raise StoreError("change/requests", "no answer")
 
-    plan, root = plan_of(tmp_path), JobRoot(Interrupted({}, 1, fail))  # the read after the request
+    plan, root = plan_of(tmp_path), JobRoot(Interrupted({}, 3, fail))  # the read after the request
     changing = Changing(root, None, lambda: None)  # type: ignore[arg-type]
     scaler = Autoscaler(root, plan, Policy(), ManualClock(0), changing.note_request)
     assert scaler._requested({"s02-agg": 3}, "why") == "why"

@@ -56,7 +56,7 @@ def outcome(root: str) -> tuple[int, list[dict[str, Any]]]:
     """Return the output of the job that continues after a crash, and the number of changes."""
     watch = Watch()
     job = jobmanager.resume(root, config=QUICK, on_status=watch)
-    watch.until(lambda status: not JobRoot(root).store.exists(pending.REQUEST))
+    watch.until(lambda status: pending.pending(JobRoot(root).store) is None)
     watch.until(lambda status: status["state"] == "running" and bool(status["vertices"]))
     job.stop(finish=True)
     assert job.wait(WAIT_S)["state"] == "finished"
@@ -142,7 +142,7 @@ def test_a_change_is_done_though_its_files_were_not_deleted(
     assert sum(store.failures for store in stores) == 1
     root = JobRoot(changed.root)
     assert root.settings()[GENERATION] == 1
-    (at,) = [path for path in root.store.list(pending.FOLDER) if path.endswith(pending.OUTCOME)]
+    (at,) = [path for path in root.store.list(pending.FOLDER) if "/outcome-" in path]
     assert read_json_document(root.store.get(at))["state"] == "done"
     assert not any(path.endswith(pending.NEXT_QUERY) for path in root.store.list(pending.FOLDER))
 

@@ -11,18 +11,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.changes.errors import ChangeUndoneError
+from jobmanager.driver.running.changes.pending import new_change
 from jobmanager.driver.running.deploying import deploy, take_savepoint
-from jobmanager.storage.root import JobRoot
+from jobmanager.errors import JobFailedError
+from jobmanager.storage.root import CHANGE, JobRoot
 from jobmanager.storage.savepoints import read_savepoint
 from rstream.errors import StoreError
 from rvertex.checkpoint.checkpointer import Checkpointer
-from tests.support.changed_jobs import QUICK, ROWS, ChangedJob
+from rvertex.host.executor import LocalExecutor
+from tests.support.changed_jobs import COUNTS, QUICK, ROWS, ChangedJob, whole_answer
 from tests.support.jobs import WAIT_S
 from tests.support.live import answer_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from rvertex.host.host import HostSpec
 
 ONES, TWOS = (f'rows.select("key", "x", v=ss.lit({v}))' for v in (1, 2))
 
@@ -86,3 +92,36 @@ def test_a_savepoint_stays_if_its_replacement_is_undone(
     assert read_savepoint(JobRoot(root).store, "nightly") == former
     stalled.stalls.clear()
     stalled.changed.finish()
+
+
+@pytest.mark.slow
+def test_a_change_waits_for_hosts_without_a_task_slot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = ChangedJob(tmp_path)
+    changed.append()
+    start = LocalExecutor.start
+
+    def within_slots(executor: LocalExecutor, spec: HostSpec, *given: Any) -> None:
+        if not spec.host.startswith("h1"):
+            start(executor, spec, *given)
+
+    config = replace(QUICK, stop_wait_s=0.1, host_start_wait_s=1.0, hosts=2)
+    with monkeypatch.context() as planted:
+        planted.setattr(LocalExecutor, "start", within_slots)
+        job = changed.run(changed.query("counts", COUNTS), config=config)
+        root = JobRoot(changed.root)
+        change = new_change("rescale", widths={"s02-agg": 3})
+        pending.request(root, change, None, None)
+        root.request(CHANGE)
+        with pytest.raises(JobFailedError, match="does Spark have a free task slot"):
+            job.wait(WAIT_S)
+    assert pending.pending(root.store) == change
+    changed.resume()
+    changed.watch.until(lambda _: pending.pending(root.store) is None)
+    outcome = pending.outcome_of(root.store, change.id)
+    assert outcome is not None
+    assert outcome["state"] == "done"
+    changed.append()
+    changed.has_read_all()
+    assert changed.finish() == whole_answer(changed, COUNTS)

@@ -24,7 +24,6 @@ from jobmanager.driver.running.changes.pending import new_change
 from jobmanager.driver.running.changes.stopped import tidy
 from jobmanager.driver.running.deploying import _awaited as awaited
 from jobmanager.errors import JobRunningError
-from jobmanager.storage.documents import json_document
 from jobmanager.storage.root import STREAMS, JobRoot
 from planner import Stream
 from planner.physical.lower import lower
@@ -32,6 +31,8 @@ from rstream.store.memory_blobs import MemoryBlobs
 from tests.support.crashing_store import CrashingBlobs, DiedError, Life
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from jobmanager.driver.running.changes.pending import Change
 
 PLAN = lower(Stream.from_items({"x": "int64"}, []).to_parquet(), root="memory://job")
@@ -64,14 +65,13 @@ def test_a_death_while_a_change_is_closed_does_not_repeat_it() -> None:
         if pending.outcome_of(blobs, change.id) is None:
             assert pending.pending(blobs) == change  # the successor carries it out
             continue
-        is_pending = pending.pending(blobs) is not None
-        if is_pending:
-            with pytest.raises(ChangePendingError):
-                requested(blobs)
-        assert carry_out(owned(blobs)) == (DONE if is_pending else None)
         assert pending.pending(blobs) is None
-        assert blobs.list(pending.FOLDER) == [f"{change.folder}/{pending.OUTCOME}"]
-        requested(blobs)
+        assert carry_out(owned(blobs)) is None
+        request, outcome = sorted(blobs.list(pending.FOLDER), key=lambda p: change.folder in p)
+        assert outcome == pending.outcome_path(change.id, 1)
+        following = requested(blobs)
+        pending.close(blobs, following.id, DONE, 1)
+        assert not blobs.exists(request)
 
 
 def test_a_suspended_owner_keeps_the_commit_of_its_successor() -> None:
@@ -97,7 +97,7 @@ def test_the_next_change_can_be_requested_before_the_files_of_the_last_are_delet
     tidy(root, shell.following.tidy)
     assert pending.pending(blobs) == following
     assert blobs.exists(f"{following.folder}/rest")
-    assert len(blobs.list(pending.FOLDER)) == 3
+    assert len(blobs.list(pending.FOLDER)) == 3  # an outcome, the next request, its file
 
 
 def test_a_replaced_job_manager_deletes_nothing() -> None:
@@ -121,7 +121,7 @@ def test_a_commit_of_a_replaced_job_manager_has_no_effect() -> None:
     former, change = owned(blobs), requested(blobs)
     commit = {"id": change.id, "ends": {}}
     successor = owned(blobs)
-    pending.commit(blobs, successor.epoch, None)
+    assert pending.cancel_commits(blobs, successor.epoch, change.id) is None
     pending.commit(blobs, former.epoch, commit)
     assert pending.committed(blobs) is None
     pending.commit(blobs, successor.epoch, {**commit, "kind": "rescale"})
@@ -133,7 +133,7 @@ def test_a_commit_of_a_replaced_job_manager_has_no_effect() -> None:
         with pytest.raises(JobRunningError):
             roll_forward(former, commit, shell)
     assert blobs.blobs == before
-    pending.close(blobs, change.id, DONE, 1)
+    pending.close(blobs, change.id, DONE, successor.epoch)
     pending.commit(blobs, former.epoch, commit)
     assert pending.committed(blobs) is None
 
@@ -147,33 +147,64 @@ def test_a_successor_completes_a_commit() -> None:
     assert pending.committed(blobs) == commit
 
 
-def test_a_request_of_another_change_stays() -> None:
+def test_a_late_outcome_of_a_replaced_job_manager_ends_nothing() -> None:
+    """It was suspended right before it recorded the change as undone."""
+    blobs = MemoryBlobs({})
+    former, change = owned(blobs), requested(blobs)
+    successor = owned(blobs)
+    assert pending.cancel_commits(blobs, successor.epoch, change.id) is None
+    undone = {**DONE, "state": "undone"}
+    pending.close(blobs, change.id, undone, former.epoch)
+    assert pending.pending(blobs) == change
+    assert blobs.exists(f"{change.folder}/rest")
+    pending.commit(blobs, successor.epoch, {"id": change.id})
+    assert pending.committed(blobs) is not None
+    pending.record(blobs, change.id, DONE, successor.epoch)
+    pending.record(blobs, change.id, undone, former.epoch)
+    assert pending.outcome_of(blobs, change.id) == DONE
+    requested(blobs)
+
+
+def test_an_outcome_that_users_may_have_read_is_kept() -> None:
+    """The former job manager recorded it after its successor had looked for one."""
     blobs = MemoryBlobs({})
     change = requested(blobs)
-    pending.forget(blobs, "another")
-    assert pending.pending(blobs) == change
+    pending.record(blobs, change.id, DONE, 1)
+    assert pending.cancel_commits(blobs, 2, change.id) == DONE
 
 
-class ClosedLater(MemoryBlobs):
-    """A store that deletes the request of a change while a process waits for its outcome."""
+class Overtaken(MemoryBlobs):
+    """A store in which another user's change is requested, and maybe closed, before a request."""
 
-    #: The number of reads of the request until it is deleted.
-    looks_left = 100
+    is_closed = False
 
-    def get(self, path: str) -> bytes:
-        if path == pending.REQUEST:
-            self.looks_left -= 1
-            if self.looks_left == 0:
-                self.delete(path)
-        return super().get(path)
+    def put_new(self, path: str, data: bytes | pa.Buffer) -> bool:
+        if path.startswith(pending.REQUESTS) and not self.is_closed:
+            self.is_closed = True
+            for _ in range(2):
+                other = requested(MemoryBlobs(self.blobs))
+                pending.close(MemoryBlobs(self.blobs), other.id, DONE, 1)
+        return super().put_new(path, data)
+
+
+def test_a_request_that_another_one_overtook_is_an_error_and_leaves_nothing() -> None:
+    blobs = Overtaken({})
+    with pytest.raises(ChangePendingError):
+        requested(blobs)
+    assert pending.pending(blobs) is None
+    (request,) = blobs.list(pending.REQUESTS)
+    following = requested(blobs)
+    assert pending.pending(blobs) == following
+    assert blobs.list(pending.REQUESTS) > [request]
 
 
 def test_who_waits_for_a_change_can_request_the_next_one() -> None:
-    blobs = ClosedLater({})
+    blobs = MemoryBlobs({})
     change = requested(blobs)
     with pytest.raises(ChangeWaitsError, match="is not changed yet after 0 s; the change is still"):
         awaited(JobRoot(blobs), change, 0)
-    blobs.put(f"{change.folder}/{pending.OUTCOME}", json_document(DONE))
-    blobs.looks_left = 2
-    assert awaited(JobRoot(blobs), change, 60) == DONE
+    with pytest.raises(ChangePendingError):
+        requested(blobs)
+    pending.record(blobs, change.id, DONE, 1)
+    assert awaited(JobRoot(blobs), change, 0) == DONE
     requested(blobs)

@@ -14,6 +14,7 @@ import pytest
 
 import jobmanager
 import streamscope as ss
+from jobmanager.driver.job_deliveries import JobDeliveries
 from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.changes.scaling.widths import RescaleError
 from jobmanager.driver.running.deploying import deploy, rescale, rescale_stopped, roll_back
@@ -22,7 +23,9 @@ from jobmanager.storage.ownership import give_back, owned
 from jobmanager.storage.query_file import load_query, query_file
 from jobmanager.storage.root import JobRoot
 from rstream import Appender
+from rstream.errors import StoreError
 from rvertex.checkpoint.ranges.slots import NotByKeyError
+from rvertex.host.executor import LocalExecutor
 from tests.support.changed_jobs import (
     BY_CODE,
     COUNTS,
@@ -42,6 +45,8 @@ from tests.support.jobs import WAIT_S
 from tests.support.live import Watch
 
 if TYPE_CHECKING:
+    import threading
+
     from planner.physical.plan import PhysicalPlan
 
 QUERIES = {"tumbling": COUNTS, **STATEFUL, **LOSING_KEYS, **BY_CODE}
@@ -301,3 +306,37 @@ def test_rows_that_wait_for_a_slower_source_go_to_the_owner_of_their_key(
 
 def _read(status: dict[str, Any]) -> int:
     return sum(log["position"] for vertex in status.get("vertices", ()) for log in vertex["logs"])
+
+
+@pytest.mark.slow
+def test_called_hosts_exit_if_the_next_leg_cannot_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = ChangedJob(tmp_path)
+    changed.append()
+    job = changed.run(changed.query("counts", COUNTS))
+    changed.has_read_all()
+    started: list[threading.Thread] = []
+    start = LocalExecutor.start
+
+    def noting(executor: LocalExecutor, *given: Any) -> None:
+        start(executor, *given)
+        started.append(executor._threads[-1])
+
+    def fail(deliveries: JobDeliveries) -> None:
+        raise StoreError("claims", "no answer")
+
+    monkeypatch.setattr(LocalExecutor, "start", noting)
+    monkeypatch.setattr(JobDeliveries, "start", fail)
+    rescale(changed.root, parallelism=3, wait_s=WAIT_S)
+    with pytest.raises(JobFailedError, match="no answer"):
+        job.wait(WAIT_S)
+    assert started
+    for thread in started:
+        thread.join(WAIT_S)
+    assert not any(thread.is_alive() for thread in started)
+    changed.append()
+    monkeypatch.undo()
+    changed.resume()
+    changed.has_read_all()
+    assert changed.finish() == whole_answer(changed, COUNTS)

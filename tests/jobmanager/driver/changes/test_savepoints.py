@@ -14,6 +14,7 @@ import jobmanager
 from jobmanager import JobConfig
 from jobmanager.cli.branching.export import export
 from jobmanager.driver.running.changes.errors import NotACutError
+from jobmanager.driver.running.changes.pending import pending
 from jobmanager.driver.running.changes.snapshots import read_snapshot
 from jobmanager.driver.running.deploying import deploy, take_savepoint
 from jobmanager.manager import saving
@@ -247,4 +248,4 @@ def test_a_cancelled_job_has_no_cut(tmp_path: Path) -> None:
     changed.close()
     with contextlib.suppress(NotACutError):  # it may have been cancelled at a consistent cut
         take_savepoint(changed.root, "now")
-    assert not JobRoot(changed.root).store.exists("change/request.json")
+    assert pending(JobRoot(changed.root).store) is None

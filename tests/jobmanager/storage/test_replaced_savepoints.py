@@ -1,0 +1,133 @@
+"""A savepoint replaces one of the same name as a whole, wherever its process dies.
+
+Cannot catch: a store without atomic puts.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jobmanager.driver.running.changes.drafting import save
+from jobmanager.storage import savepoints
+from jobmanager.storage.root import JOB, PLAN, QUERY, JobRoot
+from jobmanager.storage.savepoints import (
+    STOP,
+    NoSavepointError,
+    Savepoint,
+    expire,
+    incomplete,
+    list_savepoints,
+    read_savepoint,
+)
+from rstream import open_store
+from rstream.store.memory_blobs import MemoryBlobs
+from tests.support.changed_jobs import COUNTS, ChangedJob
+from tests.support.crashing_store import CrashingBlobs, DiedError, Life
+from tests.support.jobs import WAIT_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from rstream.store.protocol import BlobStore
+
+
+def attempt(store: BlobStore, life: Life, work: Callable[[JobRoot], object]) -> bool:
+    """Do work in a process that may die. Return whether it lives."""
+    try:
+        root = JobRoot(CrashingBlobs(store, life))
+        root.claim(0)
+        work(root)
+    except DiedError:
+        return False
+    return True
+
+
+def contents(store: BlobStore, savepoint: Savepoint) -> dict[str, bytes]:
+    """Return the files of a savepoint without its manifest, by their paths in its folder."""
+    paths = [path for path in store.list(savepoint.folder) if path != savepoint.manifest]
+    return {path.removeprefix(savepoint.folder): store.get(path) for path in paths}
+
+
+def test_a_death_leaves_the_old_savepoint_or_the_new_one(tmp_path: Path) -> None:
+    changed = ChangedJob(tmp_path)
+    changed.append(2)
+    job = changed.run(changed.query("counts", COUNTS))
+    changed.has_read_all()
+    job.stop()
+    job.wait(WAIT_S)
+    changed.close()
+    store = open_store(changed.root)
+    first = read_savepoint(store, STOP)
+    whole = contents(store, first)
+    assert {f"/{name}" for name in (PLAN, QUERY, JOB)} <= set(whole)
+    now_us, is_replaced = 0, set()
+    for at in count():  # ends: a life has few calls
+        former, now_us = read_savepoint(store, STOP), now_us + 1
+        lives = attempt(store, Life(at, "torn"), partial(save, name=STOP, now_us=now_us))
+        (found,) = list_savepoints(store)
+        assert found == former or found.created_us == now_us
+        is_replaced.add(found.created_us == now_us)
+        assert found.files == first.files
+        assert contents(store, found) == whole, at
+        if lives:
+            break
+    assert is_replaced == {False, True}
+    assert at > 10
+    assert all(f"/{found.version}/" in path for path in store.list(savepoints.folder_of(STOP)))
+    assert not incomplete(store)
+
+
+def taken(store: BlobStore, epoch: int, created_us: int) -> Savepoint:
+    """Return a savepoint whose manifest is not written yet."""
+    version = savepoints.new_version(store, "now", epoch)
+    savepoint = Savepoint("now", created_us, 0, "", 1, 1, 0, (), version=version)
+    store.put(f"{savepoint.folder}/{JOB}", b"{}")
+    return savepoint
+
+
+def test_a_suspended_owner_replaces_no_later_savepoint() -> None:
+    store = MemoryBlobs({})
+    suspended, second, third = taken(store, 1, 1), taken(store, 2, 2), taken(store, 2, 3)
+    assert len({one.version for one in (suspended, second, third)}) == 3
+    savepoints.complete(store, third)
+    savepoints.complete(store, suspended)
+    savepoints.delete_replaced(store, suspended)
+    assert list_savepoints(store) == [third]
+    assert store.exists(f"{third.folder}/{JOB}")
+    left = {path.rpartition("/")[0] for path in incomplete(store)}
+    assert left == {second.folder, suspended.folder}
+
+
+def test_an_expired_savepoint_does_not_uncover_the_one_it_replaced() -> None:
+    for at in count():  # ends: a life has few calls
+        store = MemoryBlobs({})
+        old, new = taken(store, 1, 1), taken(store, 2, 2)
+        savepoints.complete(store, old)
+        savepoints.complete(store, new)
+        draft = taken(store, 2, 3)
+        lives = attempt(store, Life(at, "after"), lambda root: expire(root.store, "now"))
+        assert list_savepoints(store) in ([new], [])
+        assert store.exists(f"{draft.folder}/{JOB}")
+        if lives:
+            break
+    with pytest.raises(NoSavepointError, match="has no savepoint 'now'; it has: none"):
+        read_savepoint(store, "now")
+
+
+def test_a_savepoint_of_a_root_without_versions_is_read_and_replaced() -> None:
+    store = MemoryBlobs({})
+    former = Savepoint("now", 1, 0, "", 1, 1, 0, ())
+    for name in (JOB, "s01-0.s02-0/0-9.parquet"):
+        store.put(f"{former.folder}/{name}", b"")
+    savepoints.complete(store, former)
+    assert read_savepoint(store, "now") == former
+    later = taken(store, 1, 2)
+    savepoints.complete(store, later)
+    assert read_savepoint(store, "now") == later
+    savepoints.delete_replaced(store, later)
+    assert store.list(savepoints.FOLDER) == [f"{later.folder}/{JOB}", later.manifest]
