@@ -314,7 +314,7 @@ class _Page:
         return self._board.root(request.path_params["name"]), file
 
     async def savepoint(self, request: Request) -> Response:
-        """Save the state of a job. A running job pauses meanwhile."""
+        """Save the state of a job."""
         root, name = self._board.root(request.path_params["name"]), request.query_params.get("host")
         lines = await run_in_threadpool(run_verb, "savepoint", root, f"--name={name or 'saved'}")
         return _json({"requested": f"saved as {json.loads(lines[-1])['savepoint']}"})

@@ -6,6 +6,7 @@ Cannot catch: a store without atomic puts.
 from __future__ import annotations
 
 import contextlib
+import random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,7 +33,14 @@ from jobmanager.storage.savepoints import (
 from rstream import open_reader
 from rstream.errors import UsageError
 from tests.support.budget import scaled
-from tests.support.changed_jobs import PAIRS, QUICK, ROWS, ChangedJob, rows_of, whole_answer
+from tests.support.changed_jobs import (
+    PAIRS,
+    QUICK,
+    ROWS,
+    ChangedJob,
+    rows_of,
+    whole_answer,
+)
 from tests.support.jobs import WAIT_S
 from tests.support.live import Watch
 
@@ -133,7 +141,9 @@ def test_a_job_from_a_savepoint_of_a_running_job_writes_the_same_items(
 ) -> None:
     text, changed, other = PAIRS[name][0], ChangedJob(tmp_path), str(tmp_path / "other")
     changed.append(2)
-    job = changed.run(changed.query("first", text))
+    others = random.Random(name).choice(["checkpoint", "replication"])
+    recovery = "replay" if name in ("two_stages", "own_totals") else others
+    job = changed.run(changed.query("first", text), recovery=recovery)
     changed.watch.until(lambda status: status["state"] == "running")
     with monkeypatch.context() as planted:
         append_between(changed, planted)
