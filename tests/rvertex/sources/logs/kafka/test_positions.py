@@ -15,7 +15,7 @@ from rvertex.sources.logs.errors import (
 )
 from rvertex.sources.logs.kafka import positions
 from rvertex.sources.logs.kafka.positions import added_units, topic_units
-from rvertex.sources.spec import Topic
+from rvertex.sources.spec import Topic, TopicPlace
 from tests.support.brokers import Broker, Record, free_port
 from tests.support.topics import topic_spec, value
 
@@ -30,8 +30,8 @@ def filled(broker: Broker, topic: str) -> str:
 @pytest.mark.parametrize(
     ("start", "until", "expected"),
     [
-        ("earliest", "", (0, None)),
-        ("latest", "", (5, None)),
+        ("earliest", None, (0, None)),
+        ("latest", None, (5, None)),
         ("earliest", "latest", (0, 5)),
         (2000000, 4000001, (1, 4)),
         (9000000, "latest", (5, 5)),
@@ -41,7 +41,11 @@ def filled(broker: Broker, topic: str) -> str:
     ],
 )
 def test_places_become_offsets(
-    broker: Broker, filled: str, start: str, until: str, expected: tuple[int, int | None]
+    broker: Broker,
+    filled: str,
+    start: TopicPlace,
+    until: TopicPlace | None,
+    expected: tuple[int, int | None],
 ) -> None:
     first, second = topic_units(topic_spec(broker, filled, start=start, until=until))
     assert (first.stream, second.stream) == (0, 1)
@@ -52,13 +56,13 @@ def test_places_become_offsets(
 @pytest.mark.parametrize(
     ("start", "until", "message"),
     [
-        (((0, 6), (1, 0)), "", "start= is offset 6 of partition 0, which has .* 0 to 5"),
-        (((0, 0),), "", r"start= names offsets of the partitions \[0\], but .* \[0, 1\]"),
+        (((0, 6), (1, 0)), None, "start= is offset 6 of partition 0, which has .* 0 to 5"),
+        (((0, 0),), None, r"start= names offsets of the partitions \[0\], but .* \[0, 1\]"),
         ("earliest", ((0, 0), (1, 0), (2, 0)), r"until= names .* \[0, 1, 2\], but"),
     ],
 )
 def test_places_that_are_none(
-    broker: Broker, filled: str, start: str, until: str, message: str
+    broker: Broker, filled: str, start: TopicPlace, until: TopicPlace | None, message: str
 ) -> None:
     with pytest.raises(InvalidPositionsError, match=message):
         topic_units(topic_spec(broker, filled, start=start, until=until))
