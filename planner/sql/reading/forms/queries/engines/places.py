@@ -10,9 +10,9 @@ N = TypeVar("N", bound=exp.Expr)
 
 
 def nodes_of(root: exp.Expr, *kinds: type[N]) -> list[N]:
-    """Return the nodes of these kinds in a tree, breadth first, in a fraction of sqlglot's time.
+    """Return the nodes of these kinds in a tree, breadth first.
 
-    A statement is searched some hundred times, which took a third of its compilation.
+    A loop instead of sqlglot's generators, because each statement is searched some thirty times.
     """
     nodes = [root]
     for node in nodes:  # the list grows while it is read
