@@ -78,8 +78,10 @@ class Taking:
             job = _copy_of(manager.job)
             self._writing = self._background.submit(lambda: self._write(job, refs))
         elif self._clock.monotonic_s() - self._begun_s > manager.config.stop_wait_s:
-            late = [v for v in manager.job.vertices if saving.ref_of(manager.job, v) is None]
-            self._give_up(f"no checkpoint of {late[0]} within {manager.config.stop_wait_s:g} s")
+            job = manager.job
+            open_ones = [name for name, vertex in job.vertices.items() if not vertex.is_finished]
+            late = next(name for name in open_ones if saving.ref_of(job, name) is None)
+            self._give_up(f"no checkpoint of {late} within {job.config.stop_wait_s:g} s")
 
     def close(self) -> None:
         """The driver has ended. Wait for a savepoint that is being written, and record it."""
