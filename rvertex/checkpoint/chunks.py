@@ -205,9 +205,25 @@ def _fresh(chunks: list[pa.RecordBatch], prints: list[Fingerprint | None]) -> li
 def encoded(batch: pa.RecordBatch) -> pa.Buffer:
     """Return a batch as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
+    _write(sink, batch)
+    return sink.getvalue()
+
+
+def encoded_bytes(batch: pa.RecordBatch) -> int:
+    """Return the size of the Arrow IPC stream of a batch."""
+    sink = pa.MockOutputStream()
+    _write(sink, batch)
+    return int(sink.size())
+
+
+def encode_into(buffer: pa.Buffer, batch: pa.RecordBatch) -> None:
+    """Write a batch as an Arrow IPC stream to the start of a buffer."""
+    _write(pa.FixedSizeBufferWriter(buffer), batch)
+
+
+def _write(sink: pa.NativeFile, batch: pa.RecordBatch) -> None:
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    return sink.getvalue()
 
 
 def decoded(data: memoryview) -> pa.RecordBatch:

@@ -28,6 +28,7 @@ from rvertex.checkpoint.chunks import (
     Piece,
     decoded,
     encoded,
+    encoded_bytes,
     nothing_known,
     piece_of,
 )
@@ -130,11 +131,11 @@ class CheckpointWriter:
                     if part is None:
                         for chunk in piece.chunks:
                             self._unverified.verify(chunk)
-                        data = encoded(piece.batch())
-                        if data.size <= self._inline_bytes_max:
-                            body.add_inline(data)
+                        batch = piece.batch()
+                        if (size := encoded_bytes(batch)) <= self._inline_bytes_max:
+                            body.add_inline(encoded(batch))
                             continue
-                        data = with_block_crcs(data)
+                        data = with_block_crcs(batch, size)
                         digest = checksum(data)
                         part = self._parts.get(digest) or self._spare.get(digest)
                         if part is None:

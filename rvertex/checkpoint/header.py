@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from rvertex.checkpoint.chunks import encode_into
 from rvertex.errors import CorruptCheckpointError
 
 CHECKSUM_BYTES = 16
@@ -123,11 +124,14 @@ class MappedPart:
             part.refuse(self._checkpoint)
 
 
-def with_block_crcs(data: pa.Buffer) -> pa.Buffer:
-    """Return the bytes of an IPC stream, and after its end the CRC-32 of each block."""
-    view = memoryview(data)
-    crcs = np.array(_block_crcs(view, BLOCK_BYTES), _CRC)
-    return pa.py_buffer(b"".join([view, crcs.tobytes()]))
+def with_block_crcs(batch: pa.RecordBatch, size: int) -> pa.Buffer:
+    """Return the IPC stream of a batch, of ``size`` bytes, and then the CRC-32 of each block."""
+    blocks = -(-size // BLOCK_BYTES)
+    buffer = pa.allocate_buffer(size + blocks * _CRC.itemsize)
+    encode_into(buffer, batch)
+    view = memoryview(buffer).cast("B")
+    view[size:] = np.array(_block_crcs(view[:size], BLOCK_BYTES), _CRC).tobytes()
+    return buffer
 
 
 def _block_crcs(view: memoryview, size: int) -> list[int]:

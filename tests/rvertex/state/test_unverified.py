@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from rvertex.checkpoint import header
-from rvertex.checkpoint.chunks import encoded
+from rvertex.checkpoint.chunks import encoded, encoded_bytes
 from rvertex.checkpoint.header import MappedPart, Part, with_block_crcs
 from rvertex.errors import CorruptCheckpointError
 from rvertex.state.unverified import Unverified
@@ -65,7 +65,9 @@ def test_each_damaged_byte_is_noticed(
     rows: int, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(header, "BLOCK_BYTES", block)
-    data = bytearray(with_block_crcs(encoded(drawn(random.Random(1), rows).select([0, 5]))))
+    batch = drawn(random.Random(1), rows).select([0, 5])
+    data = bytearray(with_block_crcs(batch, encoded_bytes(batch)))
+    assert data.startswith(encoded(batch).to_pybytes())
     part, blocks = Part.of("p", pa.py_buffer(bytes(data)), b"d"), -(-len(data) // block)
     for number in (None, *range(blocks)):
         MappedPart(part, pa.py_buffer(data), "c").check(number)
