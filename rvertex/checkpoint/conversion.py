@@ -142,10 +142,10 @@ def _verdict(old: Place, new: Place) -> tuple[Verdict, str]:
 
 
 def _note(old: Place, new: Place) -> str:
-    before = {a.output for a in getattr(old.spec, "aggregates", ())}
-    added = [a.output for a in getattr(new.spec, "aggregates", ()) if a.output not in before]
-    if added:
-        return f"{', '.join(added)} starts empty in windows that are open"
+    before = {a.output: a for a in getattr(old.spec, "aggregates", ())}
+    others = [a for a in getattr(new.spec, "aggregates", ()) if a != before.get(a.output)]
+    if others:
+        return f"{', '.join(a.output for a in others)} starts empty in windows that are open"
     return "new columns are null in the rows that it keeps"
 
 

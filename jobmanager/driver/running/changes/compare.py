@@ -230,7 +230,8 @@ def _row(before: _Plan, after: _Plan, stage: str, former: str | None) -> Row:
 
 def _text(reasons: Sequence[str]) -> str:
     return (
-        "; ".join(dict.fromkeys(reasons)) or "its computation changes; it has no state to convert"
+        "; ".join(dict.fromkeys(reasons))
+        or "it computes another result; open windows after it have rows from before and after"
     )
 
 
