@@ -159,7 +159,8 @@ clean:  ## remove .venv and caches
 lint: $(STAMP)
 	$(BIN)/ruff format --check $(LINTED)
 	$(BIN)/ruff check $(LINTED)
-	$(BIN)/mypy $(CODE) streamscope tests
+	$(BIN)/mypy $(CODE) tests
+	$(BIN)/mypy --explicit-package-bases streamscope
 
 fast: $(STAMP)
 	DEPTH=$(FAST_DEPTH) $(PYTEST) -n $(WORKERS) $(PARALLEL) -m "not spark and not slow"
