@@ -87,4 +87,4 @@ SELECT 'a', order_id, price FROM orders WHERE price > 10 UNION ALL SELECT 'b', o
 === jsonb-agg-of-objects table
 SELECT category, jsonb_agg(jsonb_build_object('id', order_id, 'l', jsonb_build_array(amount))) AS docs FROM orders GROUP BY category;
 --- duckdb
-SELECT category, '[' || string_agg('{"id":' || order_id || ',"l":[' || amount || ']}', ',' ORDER BY ts) || ']' FROM orders GROUP BY category
+SELECT category, '[' || string_agg('{"l":[' || amount || '],"id":' || order_id || '}', ',' ORDER BY ts) || ']' FROM orders GROUP BY category

@@ -19,7 +19,7 @@ SELECT ride_id FROM rides
 === jsonb-edit rows
 SELECT host, doc - 'tags' AS less, doc || '{"z": 9}' AS more, doc ? 'b' AS has_b, doc @> '{"a": 1}' AS a_is_one, doc -> 'tags' -> 0 AS t0, doc -> 'tags' ->> -1 AS last, doc #>> '{b,c}' AS bc, jsonb_strip_nulls('{"a": 1, "b": null}'::jsonb) AS st, jsonb_typeof(doc -> 'a') AS ty, to_jsonb(nums) AS tj FROM logs WHERE level = 'INFO' AND doc IS NOT NULL;
 --- duckdb
-VALUES ('web1', '{"a":1,"b":{"c":"x"}}', '{"a":1,"b":{"c":"x"},"tags":["p","q"],"z":9}', true, true, '"p"', 'q', 'x', '{"a":1}', 'number', '[3,1,2]')
+VALUES ('web1', '{"a":1,"b":{"c":"x"}}', '{"a":1,"b":{"c":"x"},"z":9,"tags":["p","q"]}', true, true, '"p"', 'q', 'x', '{"a":1}', 'number', '[3,1,2]')
 === jsonb-each-text rows
 SELECT l.host, e.key, e.value FROM logs l, jsonb_each_text(l.doc) AS e (key, value) WHERE e.key <> 'tags';
 --- duckdb

@@ -27,7 +27,7 @@ SELECT ride_id, round(fare / km, 2), picked_at::DATE FROM rides WHERE fare / km 
 === jsonb-edit-operators rows
 SELECT host, doc - 'tags' AS less, doc || '{"z": 9}'::jsonb AS more, doc #- '{b,c}' AS cut, doc ? 'a' AS has_a, doc ?| ARRAY['zz', 'b'] AS any_of, doc ?& ARRAY['a', 'b'] AS all_of, jsonb_set(doc, '{a}', '7') AS seven, jsonb_array_length(doc -> 'tags') AS n, jsonb_typeof(doc -> 'b') AS t, jsonb_extract_path_text(doc, 'b', 'c') AS p FROM logs WHERE host = 'web1' AND level = 'INFO';
 --- duckdb
-VALUES ('web1', '{"a":1,"b":{"c":"x"}}', '{"a":1,"b":{"c":"x"},"tags":["p","q"],"z":9}', '{"a":1,"b":{},"tags":["p","q"]}', true, true, true, '{"a":7,"b":{"c":"x"},"tags":["p","q"]}', 2, 'object', 'x')
+VALUES ('web1', '{"a":1,"b":{"c":"x"}}', '{"a":1,"b":{"c":"x"},"z":9,"tags":["p","q"]}', '{"a":1,"b":{},"tags":["p","q"]}', true, true, true, '{"a":7,"b":{"c":"x"},"tags":["p","q"]}', 2, 'object', 'x')
 === math-page rows
 SELECT ride_id, abs(-km) AS a, ceil(km) AS c, ceiling(fare) AS c2, floor(km) AS f, round(km) AS r, round(fare::numeric, 1) AS r1, trunc(km) AS t, sqrt(16.0) AS s, cbrt(27) AS cb, exp(0.0) AS e, ln(1.0) AS l, log10(100) AS l10, log(1000) AS lg, pow(2, 5) AS p, sign(-3) AS sg, pi() > 3.14 AS pi, mod(ride_id, 3) AS m, ride_id & 1 AS ba, ride_id | 8 AS bo, ~ride_id AS bn, 1 << ride_id AS sl, |/ 25 AS sr, @ (-4) AS ab, degrees(pi()) AS dg, sinh(0) AS sh, cot(1) > 0.6 AS ct, greatest(1, ride_id) AS g, atan2(0, 1) AS at FROM rides WHERE ride_id IN (1, 2);
 --- duckdb
