@@ -66,9 +66,9 @@ class Subscription:
         """
         self._wake, self._endpoints, self._secret = threading.Event(), endpoints, secret
         self._output, self._present = plan.name, present or (lambda: plan)
-        self._plan = self._present()
+        self._plan = self._present()  # read once: a later change is followed
         self._taps: dict[int, OutputTap] = {}
-        self._attach(plan, start, kept_from)
+        self._attach(self._plan.output_named(self._output), start, kept_from)
         self._has_ended = has_ended
         self._raise_failure = raise_failure
         self._progress = progress
@@ -141,7 +141,11 @@ class Subscription:
             self._follow()  # after the check: a job that has ended has its last plan
             if self._is_over():
                 break
+            before = self.positions
             batch = self._next_ready(has_ended)
+            if self._present() is not self._plan:  # it may have read rows of the new plan
+                self._seek(before)
+                continue
             if batch is not None:
                 return batch
             if has_ended:
@@ -164,6 +168,12 @@ class Subscription:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _seek(self, positions: Mapping[int, int]) -> None:
+        """Return to these positions. Taps that have not moved since may be over, and stay so."""
+        for k, tap in self._taps.items():
+            if tap.next_seq != positions[k]:
+                tap.seek(positions[k])
 
     def _is_over(self) -> bool:
         return all(tap.is_over for tap in self._taps.values())

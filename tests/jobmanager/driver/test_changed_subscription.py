@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from jobmanager.delivery.output_tap import Endpoints
 from jobmanager.driver.running.deploying import deploy, rescale, roll_back
+from jobmanager.driver.subscription import Subscription
+from rstream import open_store
 from rstream.errors import OutputTakenBackError
+from rstream.store.fences import fences_in
 from tests.support.changed_jobs import COUNTS, ChangedJob
 from tests.support.jobs import WAIT_S
 
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from jobmanager.driver.subscription import Subscription
+    from planner.physical.plan import PhysicalPlan
 
 TOTALS = COUNTS.replace("ss.agg.count()", 'ss.agg.count(), total=ss.agg.sum("x")')
 #: The vertices that write the output have other ids.
@@ -69,10 +73,44 @@ def subscribed(changed: ChangedJob, name: str, text: str) -> Subscriber:
     return Subscriber(job.subscribe())
 
 
+class LateLook:
+    """The present plan of an ended job, for a subscription that starts with the former plan.
+
+    ``in_read``: the change appears to happen during the first read of rows from after it.
+    """
+
+    def __init__(self, former: PhysicalPlan, plan: PhysicalPlan, *, in_read: bool) -> None:
+        self._former, self._plan, self._is_changed = former, plan, not in_read
+        stores = (open_store(uri) for _, uri in former.sink_streams())
+        self._ends = [min(fence.seq for fence in fences_in(store.list())) for store in stores]
+        self._subscription: Subscription | None = None
+        self._subscription = Subscription(
+            former,
+            endpoints=Endpoints(),
+            secret="",
+            has_ended=lambda: True,
+            raise_failure=lambda: None,
+            start={},
+            kept_from={},
+            progress=False,
+            present=self._present,
+        )
+        self.read = Subscriber(self._subscription)
+
+    def _present(self) -> PhysicalPlan:
+        if self._subscription is not None:
+            positions = self._subscription.positions
+            self._is_changed |= any(positions[k] > end for k, end in enumerate(self._ends))
+        return self._plan if self._is_changed else self._former
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ["deploy", "rescale", "rename"])
 def test_it_follows_a_changed_job(verb: str, tmp_path: Path) -> None:
-    """It missed the partitions that a rescale added, without any message."""
+    """It missed the partitions that a rescale added, without any message.
+
+    It does so if the change comes before its first look at the plan, or during a read.
+    """
     changed = ChangedJob(tmp_path)
     verbs: dict[str, Callable[[], object]] = {
         "deploy": lambda: deploy(changed.query("totals", TOTALS), changed.root, yes=True),
@@ -80,14 +118,18 @@ def test_it_follows_a_changed_job(verb: str, tmp_path: Path) -> None:
         "rename": lambda: deploy(changed.query("renamed", RENAMED), changed.root, yes=True),
     }
     subscriber = subscribed(changed, "counts", COUNTS)
+    assert changed.job is not None
+    former = changed.job.plan
     verbs[verb]()
     changed.append(3)
     changed.has_read_all()
     rows = [(row["key"], row["n"], row.get("total")) for row in changed.finish()]
-    assert subscriber.has_ended()
-    assert not subscriber.repeats
-    assert not subscriber.removed
-    assert sorted(map(str, subscriber.rows.values())) == sorted(map(str, rows))
+    late = [LateLook(former, changed.job.plan, in_read=in_read) for in_read in (False, True)]
+    for one in (subscriber, *(look.read for look in late)):
+        assert one.has_ended()
+        assert not one.repeats
+        assert not one.removed
+        assert sorted(map(str, one.rows.values())) == sorted(map(str, rows))
 
 
 @pytest.mark.slow
