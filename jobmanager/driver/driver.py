@@ -410,4 +410,5 @@ class Driver(Requests):
         wait_s = rows / self._config.status_rows_per_s_max
         self._status_due_s = self._clock.monotonic_s() + wait_s
         status = status_of(self._manager, now_us=self._clock.now_us())
-        self._on_status({**status, "waiting": self._keeper.waiting or status["waiting"]})
+        waiting = self._keeper.waiting or self._keeper.broken or status["waiting"]
+        self._on_status({**status, "waiting": waiting})

@@ -15,9 +15,9 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
-from jobmanager.errors import JobRunningError
+from jobmanager.errors import BrokenFileError, JobRunningError
 from jobmanager.storage.root import CHANGE, CHECKPOINTS, DRAIN, RETRY
-from jobmanager.storage.savepoints import named_files
+from jobmanager.storage.savepoints import FOLDER, manifests, named_files
 from rstream.errors import OperatingError
 from rstream.store.blobs import temporaries
 from rvertex.checkpoint.codec import epoch_of
@@ -39,6 +39,8 @@ TRIES_MIN = 4
 #: Seconds from a restart to the deletion of left-over files, so that several restarts share one
 #: listing.
 LEFTOVERS_WAIT_S = 30.0
+#: Seconds between two checks whether a savepoint was expired that names obsolete files.
+KEPT_WAIT_S = 30.0
 
 
 class RootKeeper:
@@ -64,6 +66,13 @@ class RootKeeper:
         self._obsolete: deque[str] = deque()
         #: Files that savepoints name; None: not read since the last savepoint.
         self._saved: frozenset[str] | None = None
+        #: The manifests of these savepoints, by name; and their obsolete files.
+        self._manifests: dict[str, str] = {}
+        self._kept: set[str] = set()
+        #: When to check for expired savepoints, or to read a broken one again. Monotonic seconds.
+        self._look_s, self._read_s = 0.0, 0.0
+        #: Why no file is deleted; empty if all savepoints can be read.
+        self.broken = ""
         self.leftovers_wait_s = LEFTOVERS_WAIT_S
         #: Per vertex, which instances are dead and may have left files; and when to delete these
         #: files.
@@ -106,13 +115,45 @@ class RootKeeper:
         self._saved = None
 
     def delete_obsolete(self) -> None:
-        """Delete obsolete files, except files of savepoints. Failed deletions are tried again."""
+        """Delete obsolete files, except files of savepoints. Failed deletions are tried again.
+
+        No file is deleted while a savepoint cannot be read.
+        """
         if self._obsolete and self._saved is None:
-            self._saved = named_files(self._root.store)
-        while self._obsolete:
-            if self._obsolete[0] not in (self._saved or ()):
-                self._root.store.delete(self._obsolete[0])
+            self._read_savepoints()
+        while self._obsolete and self._saved is not None:
+            name = self._obsolete[0]
+            if name in self._saved:
+                self._kept.add(name)
+            else:
+                self._root.store.delete(name)
             self._obsolete.popleft()
+
+    def _read_savepoints(self) -> None:
+        """Read which files savepoints name. If one is broken, try again later."""
+        store, now = self._root.store, self._clock.monotonic_s()
+        if self.broken and now < self._read_s:
+            return
+        try:
+            self._manifests = manifests(store, FOLDER)  # first, so that no change is missed
+            self._saved, self.broken = named_files(store), ""
+        except BrokenFileError as error:
+            self._read_s = now + self._config.store_pause_max_s
+            self.broken = f"savepoint {error.path}: {error.reason}; no checkpoint is deleted"
+            _log.warning("%s", self.broken)
+
+    def _look_at_kept(self, now: float) -> None:
+        """Make kept files obsolete again if a savepoint was taken, replaced or expired.
+
+        Only a running driver may do this: after a rollback, the job itself may need these files.
+        """
+        if self._kept and self._saved is not None and now >= self._look_s:
+            self._look_s = now + KEPT_WAIT_S
+            if manifests(self._root.store, FOLDER) != self._manifests:
+                self._saved = None
+        if self._saved is None:
+            self._obsolete.extend(sorted(self._kept))
+            self._kept.clear()
 
     def look_after(
         self, manager: JobManager, take: Callable[[str], None], write_status: Callable[[], None]
@@ -140,6 +181,7 @@ class RootKeeper:
             if self._leftovers and now >= self._leftovers_s:
                 self.make_obsolete(left_behind(self._root.store, self._leftovers))
                 self._leftovers.clear()
+            self._look_at_kept(now)
             self.delete_obsolete()
             write_status()
         except OperatingError as error:

@@ -40,6 +40,7 @@ _STORE_ADVICE = {
     "Permission": "let the user of the job write there; the job continues automatically",
     "Access Denied": "let the user of the job write there; the job continues automatically",
     "Read-only": "make the file system writable; the job continues automatically",
+    "no checkpoint is deleted": "put the file back from a copy, or delete its folder",
 }
 _STORE_IS_AWAY = "the job continues automatically when the store answers"
 

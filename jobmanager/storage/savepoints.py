@@ -27,7 +27,7 @@ from jobmanager.storage.documents import (
     read_json_document,
 )
 from jobmanager.storage.root import display_uri
-from rstream.errors import UsageError, error_class
+from rstream.errors import StoreError, UsageError, error_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,15 +162,23 @@ def read_savepoint(store: BlobStore, name: str) -> Savepoint:
         NoSavepointError: there is none.
         BrokenFileError: its manifest cannot be read.
     """
-    check_name(name)
+    found = _newest(store, check_name(name))
+    if found is None:
+        names = ", ".join(manifests(store, FOLDER)) or "none"
+        raise NoSavepointError(display_uri(store.uri), name, names)
+    return found
+
+
+def _newest(store: BlobStore, name: str) -> Savepoint | None:
+    """Return the newest version of a savepoint; None if there is none."""
     for _ in range(READS_MAX):
         newest = manifests(store, folder_of(name))
         if not newest:
-            break
-        with contextlib.suppress(FileNotFoundError):  # replaced meanwhile
+            return None
+        with contextlib.suppress(FileNotFoundError):  # replaced or expired meanwhile
             return _read(store, newest[name])
-    names = ", ".join(manifests(store, FOLDER)) or "none"
-    raise NoSavepointError(display_uri(store.uri), name, names)
+    where = f"{display_uri(store.uri)}/{folder_of(name)}"
+    raise StoreError(where, f"the savepoint was replaced during {READS_MAX} reads")
 
 
 def _read(store: BlobStore, path: str) -> Savepoint:
@@ -193,13 +201,20 @@ def _order(path: str) -> tuple[int, str]:
 
 
 def list_savepoints(store: BlobStore) -> list[Savepoint]:
-    """Return all savepoints, the oldest first."""
-    savepoints = [read_savepoint(store, name) for name in manifests(store, FOLDER)]
+    """Return all savepoints, the oldest first.
+
+    Another process may expire some meanwhile: these are left out.
+
+    Raises:
+        BrokenFileError: a manifest cannot be read.
+    """
+    newest = [_newest(store, name) for name in manifests(store, FOLDER)]
+    savepoints = [savepoint for savepoint in newest if savepoint is not None]
     return sorted(savepoints, key=lambda savepoint: (savepoint.created_us, savepoint.name))
 
 
 def expire(store: BlobStore, name: str) -> None:
-    """Delete a savepoint, its manifest first; ``jobmanager gc`` deletes its checkpoints.
+    """Delete a savepoint, its manifest first. A running job, or ``gc``, deletes its checkpoints.
 
     Raises:
         NoSavepointError: there is no such savepoint.

@@ -1,4 +1,4 @@
-"""The order of a driver's upkeep of its root at each tick.
+"""A driver's upkeep of its root at each tick: its order, and which files it deletes.
 
 Cannot catch: a driver that does not call it (``tests/sim`` does).
 """
@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from jobmanager.driver.root_keeper import RootKeeper
+from jobmanager.driver.root_keeper import KEPT_WAIT_S, RootKeeper
 from jobmanager.errors import JobRunningError
+from jobmanager.storage import savepoints
 from jobmanager.storage.root import JobRoot
+from jobmanager.storage.savepoints import SavedVertex, Savepoint
 from rstream import ManualClock, MemoryBlobs
 from tests.jobmanager.storage.test_generations import CONFIG, Run
 
@@ -77,3 +79,66 @@ def test_a_durable_copy_begins_the_log_anew_and_deletes_what_came_before() -> No
     look_after(run, keeper)
     assert not there <= set(run.root.store.list())
     assert not run.log.has_durable_copy
+
+
+OLD, NEW = "checkpoints/a/1", "checkpoints/a/2"
+
+
+def saving() -> tuple[Run, RootKeeper, ManualClock]:
+    """A job manager with a savepoint that names OLD. OLD and another file are obsolete."""
+    run, clock = Run(MemoryBlobs()), ManualClock(7)
+    keeper = RootKeeper(run.root, run.log, CONFIG, clock, lambda s: None, lambda: None)
+    for name in (OLD, NEW, "checkpoints/a/0"):
+        run.root.store.put(name, b"")
+    save(run, OLD)
+    keeper.make_obsolete([OLD, "checkpoints/a/0"])
+    return run, keeper, clock
+
+
+def save(run: Run, checkpoint: str) -> Savepoint:
+    """Take or replace the savepoint ``now``."""
+    store = run.root.store
+    version = savepoints.new_version(store, "now", 1)
+    vertex = SavedVertex("a", checkpoint, (), (), ())
+    savepoint = Savepoint("now", 1, 0, "", 1, 1, 0, (vertex,), version=version)
+    savepoints.complete(store, savepoint)
+    savepoints.delete_replaced(store, savepoint)
+    return savepoint
+
+
+def left(run: Run) -> list[str]:
+    return sorted(run.root.store.list("checkpoints"))
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_files_of_a_savepoint_that_is_gone_are_deleted(is_replaced: bool) -> None:
+    """Each replacement of a savepoint left the files of the former one for ever."""
+    run, keeper, clock = saving()
+    look_after(run, keeper)
+    assert left(run) == [OLD, NEW]
+    look_after(run, keeper)
+    if is_replaced:
+        save(run, NEW)
+        keeper.note_savepoint()
+    else:
+        savepoints.expire(run.root.store, "now")
+        clock.advance(int(KEPT_WAIT_S * 1e6))
+    look_after(run, keeper)
+    assert left(run) == [NEW]
+
+
+def test_no_file_is_deleted_while_a_savepoint_is_broken() -> None:
+    """The error ended the running job."""
+    run, keeper, clock = saving()
+    (path,) = savepoints.manifests(run.root.store, savepoints.FOLDER).values()
+    whole = run.root.store.get(path)
+    run.root.store.put(path, b"{")
+    for _ in range(3):
+        look_after(run, keeper)
+        clock.advance(int(CONFIG.store_wait_s * 1e6))
+    assert f"{path}: " in keeper.broken
+    assert len(left(run)) == 3
+    run.root.store.put(path, whole)
+    look_after(run, keeper)
+    assert not keeper.broken
+    assert left(run) == [OLD, NEW]

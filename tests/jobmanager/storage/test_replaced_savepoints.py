@@ -24,6 +24,7 @@ from jobmanager.storage.savepoints import (
     read_savepoint,
 )
 from rstream import open_store
+from rstream.errors import StoreError
 from rstream.store.memory_blobs import MemoryBlobs
 from tests.support.changed_jobs import COUNTS, ChangedJob
 from tests.support.crashing_store import CrashingBlobs, DiedError, Life
@@ -117,6 +118,40 @@ def test_an_expired_savepoint_does_not_uncover_the_one_it_replaced() -> None:
             break
     with pytest.raises(NoSavepointError, match="has no savepoint 'now'; it has: none"):
         read_savepoint(store, "now")
+
+
+class ReplacedBlobs(MemoryBlobs):
+    """Another process acts whenever a manifest is about to be read."""
+
+    def __init__(self, files: dict[str, bytes], act: Callable[[BlobStore], object]) -> None:
+        super().__init__(files)
+        self._other, self._act = MemoryBlobs(files), act
+
+    def get(self, name: str) -> bytes:
+        self._act(self._other)
+        return super().get(name)
+
+
+def test_a_savepoint_that_is_expired_during_a_listing_is_left_out() -> None:
+    """It was an error, which ended the running job."""
+    files: dict[str, bytes] = {}
+    store = MemoryBlobs(files)
+    savepoints.complete(store, taken(store, 1, 1))
+    assert not list_savepoints(ReplacedBlobs(files, lambda other: expire(other, "now")))
+
+
+def test_a_savepoint_that_is_replaced_again_and_again_is_not_gone() -> None:
+    files: dict[str, bytes] = {}
+    store = MemoryBlobs(files)
+    savepoints.complete(store, taken(store, 1, 1))
+
+    def replace(other: BlobStore) -> None:
+        made = taken(other, 1, 2)
+        savepoints.complete(other, made)
+        savepoints.delete_replaced(other, made)
+
+    with pytest.raises(StoreError, match="the savepoint was replaced during 3 reads"):
+        savepoints.named_files(ReplacedBlobs(files, replace))
 
 
 def test_a_savepoint_of_a_root_without_versions_is_read_and_replaced() -> None:
