@@ -111,7 +111,8 @@ def compile_statements(
             with_json_columns(statements)
         statements = with_own_functions(statements, text.error)
         with_processing_times(statements, text.engine.name)
-        ready = [marked(as_calls(rewritten(statement, text)), folds) for statement in statements]
+        names = own.keys() | folds.keys()
+        ready = [marked(as_calls(rewritten(part, text, names)), folds) for part in statements]
         return _answer(compiler, ready, own)
     except RecursionError:
         raise text.error_at((0, 1), "this is nested too deeply") from None

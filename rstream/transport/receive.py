@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rstream.errors import OperatingError, SequenceDiscardedError, SequenceLostError
 from rstream.items.batch import Items
@@ -28,11 +29,12 @@ if TYPE_CHECKING:
 _LOST = "<lost>"
 
 
-class RemoteStream(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RemoteStream:
     """A stream on another host: the address of the host, and the instance that writes it."""
 
     address: str
-    secret: str
+    secret: str = field(repr=False)
     stream_id: str
     epoch: int
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -28,11 +29,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+#: Former defaults, for a record without the option or field.
+_OPTIONS = {"delimiter": ",", "null_values": ",NA,N/A,NULL,null,NaN,nan,None", "start": "earliest"}
+_LOG = {
+    "idle": "follow",
+    "idle_after_us": 2_000_000,
+    "on_lost": "fail",
+    "on_error": "fail",
+    "skew_us": None,
+    "max_ahead_us": None,
+    "taken_files": "unchanged",
+    "encoding": "",
+    "config": (),
+}
+
+
 def converted(former: Mapping[str, Any]) -> dict[str, Any]:
     """Return the present fields for the former fields of a source."""
     left = {"latest_us": None, "options": (), "items": None, "wanted": (), "log": None, **former}
-    options: dict[str, Any] = dict(left.pop("options"))
+    options: dict[str, Any] = _OPTIONS | dict(left.pop("options"))
     log: Any = left.pop("log")
+    log = None if log is None else SimpleNamespace(**{**_LOG, **vars(log)})
     kind = _kind(left, options, log)
     policy, ahead_us = options.get("on_bad_row", "fail"), options.get("max_ahead_us")
     if log is not None:

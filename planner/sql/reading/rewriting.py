@@ -26,13 +26,16 @@ from planner.sql.reading.forms.queries.ksqldb import as_ksqldb
 from planner.sql.reading.forms.queries.one_row import with_queries
 from planner.sql.reading.forms.queries.quantified import quantified
 from planner.sql.reading.forms.queries.window_calls import GROUPED, is_window_call
-from planner.sql.reading.forms.scalars import with_forms
+from planner.sql.reading.forms.scalars import NoLambdas, with_forms
 from planner.sql.reading.forms.spellings import spelled, with_series_of_times
 from planner.sql.reading.forms.warehouses import with_warehouses
 from planner.sql.reading.grammar import Descriptor, TableArgument, WindowTable
 from planner.sql.reading.parsing import expression_of
+from planner.sql.reading.row_patterns import MatchTable
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from planner.sql.reading.parsing import SqlText
 
 #: The name for REGEXP_REPLACE of the first match; no text can contain it.
@@ -48,8 +51,10 @@ _ONE_TABLE = (
 _WHOLE = "a window cannot be selected as a whole: write window_start and window_end"
 
 
-def rewritten(statement: exp.Expr, text: SqlText) -> exp.Expr:
+def rewritten(statement: exp.Expr, text: SqlText, own: Collection[str] = ()) -> exp.Expr:
     """Return the statement in the spellings that are compiled.
+
+    ``own``: the names of the user's functions and aggregates, in lower case.
 
     Raises:
         SqlError: a spelling has no equivalent.
@@ -68,7 +73,7 @@ def rewritten(statement: exp.Expr, text: SqlText) -> exp.Expr:
     with_warehouses(whole)
     with_operators(whole, text.engine.name, expression_of, text.error)
     with_pairs(whole, text.engine.name)
-    with_forms(whole, text.engine.name, expression_of)
+    with_forms(whole, text.engine.name, expression_of, NoLambdas(own, (MatchTable,)))
     for select in nodes_of(whole, exp.Select):
         _name_windows(select, text)
         _windows_of_list(select)

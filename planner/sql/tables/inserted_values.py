@@ -13,6 +13,7 @@ from planner.api.inputs.items import event
 from planner.api.inputs.tables import table_rows
 from planner.api.stream import Stream
 from planner.expressions.nodes import ONE_ROW, resolve
+from planner.sql.expressions.engines.of_engine import normal_json
 from planner.sql.expressions.scalars import Expressions
 from planner.sql.expressions.scope import Scope, Visible
 from planner.sql.reading.errors import sql_type
@@ -66,6 +67,9 @@ def inserted_rows(table: Table, inserts: Sequence[exp.Insert], time: exp.Expr | 
     batch = pa.RecordBatch.from_pylist(
         [{name: row.get(name) for name in schema.names} for row in rows], schema
     )
+    for name in (name for name in table.jsonb if name in schema.names):
+        normal = resolve(as_node(normal_json(col(name))), schema).evaluate(batch)
+        batch = batch.set_column(schema.get_field_index(name), schema.field(name), normal)
     _check(inserts[0].meta.get(CONSTRAINTS, ()), batch, table)
     options = table.time_options(time, None, schema)
     if "vs" not in options and not any(_ROWTIME in row for row in rows):
@@ -103,10 +107,11 @@ def _check(
             listed = zip(*(batch.column(name).to_pylist() for name in names), strict=True)
             for number, key in enumerate(listed, start=1):
                 is_compared = None not in key or node.args.get("nulls")  # NULLS NOT DISTINCT
-                if is_compared and repr(key) in former:
+                same = _same(key)
+                if is_compared and same in former:
                     what = ", ".join(map(str, key)), ", ".join(names)
                     raise table.text.error(node, _REPEATS.format(number, *what))
-                former.add(repr(key))
+                former.add(same)
             continue
         with table.text.located(node):
             made = Expressions(table.text, scope, {}).compile(node)
@@ -203,11 +208,20 @@ def _as_kind(value: Any, kind: pa.DataType, node: exp.Expr, table: Table) -> pa.
     return made
 
 
+def _same(key: Any) -> str:
+    """Return one text for all keys that are equal in GROUP BY: NaN equals NaN, -0.0 equals 0.0."""
+    if isinstance(key, tuple | list):
+        return f"[{', '.join(map(_same, key))}]"
+    if isinstance(key, dict):
+        return _same(list(key.items()))
+    return repr(key + 0.0 if isinstance(key, float) else key)
+
+
 def _last_of_keys(batch: pa.RecordBatch, key: Sequence[str]) -> pa.RecordBatch:
     """Return the last row of each key, at the place of its first."""
-    newest: dict[tuple[Any, ...], dict[str, Any]] = {}
+    newest: dict[str, dict[str, Any]] = {}
     for row in batch.to_pylist():
-        newest[tuple(row[name] for name in key)] = row
+        newest[_same(tuple(row[name] for name in key))] = row
     return pa.RecordBatch.from_pylist(list(newest.values()), batch.schema)
 
 

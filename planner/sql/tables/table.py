@@ -119,23 +119,24 @@ class Table:
         ]
         if zoned:  # the columns are declared with a time zone; a time without one is UTC
             stream = stream.with_columns(*zoned)
-        if self.text.engine.name == "postgres":
-            stream = self._with_normal_json(stream)
+        made = [normal_json(col(n)).alias(n) for n in self.jsonb if n in stream.schema.names]
+        stream = stream.with_columns(*made) if made else stream
         for name, node in self.columns.computed.items():
             whole = scope_of(stream, self.given.name.name)
-            made = Expressions(self.text, whole, {}).compile(node)
+            value = Expressions(self.text, whole, {}).compile(node)
             with self.text.located(node):
-                stream = stream.with_columns(made.alias(name))
+                stream = stream.with_columns(value.alias(name))
         if self.word == STREAM or not self.columns.names:
             return stream
         return stream.select(*self.columns.names, *([] if besides is None else [besides]))
 
-    def _with_normal_json(self, stream: Stream) -> Stream:
-        """Write the values of columns of type JSONB as PostgreSQL stores them."""
+    @property
+    def jsonb(self) -> list[str]:
+        """The columns whose values are written as PostgreSQL stores JSONB."""
+        if self.text.engine.name != "postgres":
+            return []
         kinds = {name: node.args.get("kind") for name, node in self.columns.nodes.items()}
-        names = [n for n, kind in kinds.items() if kind is not None and kind.is_type("JSONB")]
-        made = [normal_json(col(n)).alias(n) for n in names if n in stream.schema.names]
-        return stream.with_columns(*made) if made else stream
+        return [n for n, kind in kinds.items() if kind is not None and kind.is_type("JSONB")]
 
     def matched(self, stream: Stream) -> Stream:
         """Return the written columns under the target's names; types must fit.

@@ -161,6 +161,19 @@ def test_all_rows_with_running_and_final_values_and_without_excluded_rows() -> N
     ]
 
 
+def test_a_large_argument_stands_beside_rows_of_the_match() -> None:
+    """A large argument is computed once by a lambda, which has no rows of a match."""
+    stream = ticker([(0, 3, 1), (1, 4, 1)])
+
+    def found(value: str) -> list[dict[str, Any]]:
+        text = """SELECT * FROM Ticker MATCH_RECOGNIZE (PARTITION BY symbol ORDER BY vs()
+            MEASURES HYPOT(@, PREV(B.price)) AS p, HYPOT(@, A.price) AS a,
+            HYPOT(LAST(B.price), @) AS l PATTERN (A B) DEFINE B AS HYPOT(@, A.price) > 4) AS m"""
+        return answer(text.replace("@", value), stream)
+
+    assert found(f"COALESCE({', '.join(['B.price'] * 160)})") == found("B.price")
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

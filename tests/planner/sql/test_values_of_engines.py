@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from planner import SqlError, Stream, event, sql
+from planner import SqlError, Stream, event, sql, udf
 from planner.logical.nodes import Project
 from tests.support.budget import one_in
 
@@ -33,16 +33,16 @@ ROWS = pa.record_batch({name: pa.array([ROW[name]], kind) for name, kind in KIND
 ENGINES = ("flink", "spark", "postgres", "duckdb", "ksqldb")
 
 
-def node(text: str, dialect: str | None = None) -> Any:
-    made = sql(f"SELECT {text} AS v FROM t", {"t": ONE}, dialect=dialect)
+def node(text: str, dialect: str | None = None, **functions: Any) -> Any:
+    made = sql(f"SELECT {text} AS v FROM t", {"t": ONE}, dialect=dialect, functions=functions)
     assert isinstance(made, Stream)
     assert isinstance(made.plan, Project)
     ((_, found),) = made.plan.columns
     return found
 
 
-def value(text: str, dialect: str | None = None) -> Any:
-    return node(text, dialect).evaluate(ROWS)[0].as_py()
+def value(text: str, dialect: str | None = None, **functions: Any) -> Any:
+    return node(text, dialect, **functions).evaluate(ROWS)[0].as_py()
 
 
 def ducks(text: str) -> Any:
@@ -448,3 +448,25 @@ def test_nested_calls_grow_by_equal_amounts(call: str, base: str) -> None:
     assert value(texts[4], "duckdb") == (pytest.approx(wanted) if base != "l" else wanted)
     lengths = [len(str(node(text, "duckdb"))) for text in texts[2:]]
     assert lengths[2] < 3 * lengths[1]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "call", "large", "other"),
+    [
+        ("flink", "HYPOT(#, @)", "f", "f"),
+        ("flink", "HYPOT(@, #)", "f", "f"),
+        ("flink", "HYPOT(uf(#), @)", "f", "@"),
+        ("postgres", "LEFT(#, @)", "s", "i"),
+        ("duckdb", "LIST_RESIZE(#, @)", "l", "i"),
+    ],
+)
+def test_an_argument_beside_a_large_one_may_call_python_code(
+    dialect: str, call: str, large: str, other: str
+) -> None:
+    """A large argument is computed once by a lambda, whose body cannot call Python code."""
+    long = f"COALESCE({', '.join([large] * 160)})"
+    kind = KINDS["f" if other == "@" else other]
+    text = call.replace("@", f"UF({other})").replace("#", long).replace("@", long)
+    found = value(text, dialect, uf=udf(lambda x: x, returns=kind))
+    plain = call.replace("uf", "").replace("@", other).replace("#", large).replace("@", large)
+    assert found == value(plain, dialect)

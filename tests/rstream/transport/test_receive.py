@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from rstream import Items, MemoryBlobs, OperatingError
-from rstream.transport.receive import DurablePart, PushedReader, ReceiveQueue
+from rstream.transport.receive import DurablePart, PushedReader, ReceiveQueue, RemoteStream
 from tests.support.content import items, open_inline
 
 if TYPE_CHECKING:
@@ -139,3 +139,7 @@ def test_the_line_brings_items_and_breaks_while_nothing_was_found() -> None:
     parts = [got for _ in range(4) if (got := reader.read_next(100)) is not None]
     assert [(part.first_seq, part.next_seq) for part in parts] == [(0, 10), (10, 16), (16, 20)]
     assert all(part.batch.equals(items(part.first_seq, part.next_seq)) for part in parts)
+
+
+def test_a_remote_stream_does_not_show_its_secret() -> None:
+    assert "hush" not in repr(RemoteStream("host:1", "hush", "s", 0))

@@ -115,6 +115,16 @@ FOLLOWS = log(
             {"format": "kafka", "log": log("wait", 5), "options": (("start", "latest"),)},
             {"kind": Topic("", (), "latest"), "live": Live("wait", 5)},
         ),
+        ({"format": "csv"}, {"kind": Csv()}),
+        ({"format": "csv", "options": (("delimiter", ";"),)}, {"kind": Csv(";")}),
+        (
+            {"format": "kafka", "log": SimpleNamespace()},
+            {"kind": Topic("", ()), "live": Live()},
+        ),
+        (
+            {"format": "json", "log": SimpleNamespace(), "options": (("log_partitions", 1),)},
+            {"kind": Json(), "live": LiveFolder()},
+        ),
     ],
 )  # fmt: skip
 def test_a_former_source_is_the_same_source(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlglot import exp
 from sqlglot.errors import ParseError
@@ -20,7 +20,7 @@ from planner.sql.reading.forms.templates import NAMED, OF_ENGINE
 from planner.sql.reading.forms.templates.spark import MONTHS_LATER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 
 _NATIVE = re.compile(r"@([A-Z_]+)\(")
@@ -95,13 +95,27 @@ _UNITS = ("YEAR", "YYYY", "YY", "QUARTER", "MONTH", "MON", "MM", "WEEK")
 _DATE_UNITS = {"YYYY": "YEAR", "YY": "YEAR", "MON": "MONTH", "MM": "MONTH"}
 
 
-def with_forms(statement: exp.Expr, engine: str, read: Callable[[str], exp.Expr]) -> exp.Expr:
+class NoLambdas(NamedTuple):
+    """What cannot be in the body of a lambda, or have a lambda in it."""
+
+    #: The names of the user's functions and aggregates, in lower case.
+    functions: Collection[str] = ()
+    #: Nodes whose expressions read rows of a match, which a lambda does not have.
+    parents: tuple[type[exp.Expr], ...] = ()
+
+
+def with_forms(
+    statement: exp.Expr,
+    engine: str,
+    read: Callable[[str], exp.Expr],
+    apart: NoLambdas,
+) -> exp.Expr:
     """Rewrite functions that have a template in a statement; ``read`` parses templates."""
     # inner calls first, so that outer templates get rewritten arguments
     for node in reversed(nodes_of(statement, exp.Func)):
         template, given = (None, []) if node.meta.get(_DONE) else _of(node, engine)
         if template is not None:
-            node.replace(_filled(read, engine, template, given, node))
+            node.replace(_filled(read, engine, apart, template, given, node))
     return statement
 
 
@@ -366,13 +380,23 @@ def _map(node: exp.Expr, given: list[exp.Expr]) -> tuple[str | None, list[exp.Ex
     return f"AS_MAP(ARRAY[{keys}], ARRAY[{values}])", pairs
 
 
-def _large(uses: list[int], made: exp.Expr, given: list[exp.Expr]) -> list[int]:
-    """Return the numbers of the arguments that are too large to be repeated."""
+def _large(
+    uses: list[int], made: exp.Expr, given: list[exp.Expr], apart: NoLambdas, node: exp.Expr
+) -> list[int]:
+    """Return the numbers of the arguments that are too large to be repeated and can be bound.
+
+    The last is bound outside of all lambdas. The template and all other arguments go into bodies.
+    """
     repeats = {n: uses.count(n) - 1 for n in dict.fromkeys(uses) if uses.count(n) > 1}
-    found = [n for n, more in repeats.items() if more * _size(given[n - 1]) > _NODES_MAX]
-    # a lambda has no aggregates and queries
-    is_free = bool(found) and not any(nodes_of(part, *_NOT_IN_LAMBDAS) for part in (made, *given))
-    return sorted(found) if is_free else []
+    found = sorted(n for n, more in repeats.items() if more * _size(given[n - 1]) > _NODES_MAX)
+    if not found or node.find_ancestor(*apart.parents):
+        return []
+    bodies = [made, *(part for n, part in enumerate(given, start=1) if n != found[-1])]
+    # a lambda has no aggregates and queries, and its body cannot call Python code
+    is_free = not any(nodes_of(part, *_NOT_IN_LAMBDAS) for part in (made, *given))
+    calls = [call for part in bodies for call in nodes_of(part, exp.Func)]
+    is_free = is_free and not any(_name_of(call).lower() in apart.functions for call in calls)
+    return found if is_free else []
 
 
 def _size(node: exp.Expr) -> int:
@@ -392,6 +416,7 @@ def _bound(template: str, large: list[int], given: list[exp.Expr]) -> str:
 def _filled(
     read: Callable[[str], exp.Expr],
     engine: str,
+    apart: NoLambdas,
     template: str,
     given: list[exp.Expr],
     node: exp.Expr,
@@ -406,10 +431,10 @@ def _filled(
             call.set("this", f"@{call.name[1:].lower()}")
         elif _name_of(call) in native:
             call.meta[_DONE] = True
-    with_forms(made, engine, read)
+    with_forms(made, engine, read, apart)
     columns = [column for column in nodes_of(made, exp.Column) if column.name.startswith("@")]
-    if large := _large([int(column.name[1:]) for column in columns], made, given):
-        return _filled(read, engine, _bound(template, large, given), given, node)
+    if large := _large([int(column.name[1:]) for column in columns], made, given, apart, node):
+        return _filled(read, engine, apart, _bound(template, large, given), given, node)
     for column in columns:
         value = given[int(column.name[1:]) - 1]
         is_plain = isinstance(value, exp.Literal | exp.Column | exp.Func)

@@ -64,6 +64,8 @@ def test_the_last_row_of_a_key_remains() -> None:
         ("a INT, b INT, PRIMARY KEY (a, b)", "(1, 1), (2, 1), (1, 2)"),
         ("a INT, b INT, PRIMARY KEY (a, b)", "(1, 1), (2, 1), (1, 1)"),
         ("a DOUBLE UNIQUE, b INT", "(1.5, 1), (1.5, 2)"),
+        ("a DOUBLE UNIQUE, b INT", "(0.0, 1), (CAST('-0.0' AS DOUBLE), 2)"),
+        ("a DOUBLE UNIQUE, b INT", "(CAST('NaN' AS DOUBLE), 1), (CAST('NaN' AS DOUBLE), 2)"),
         ("b INT, a INT UNIQUE", "(1, NULL), (2, NULL)"),
         ("a INT, b INT, UNIQUE (A, b)", "(1, NULL), (1, NULL), (1, 1), (1, 1)"),
     ],
@@ -78,6 +80,22 @@ def test_rows_that_duckdb_refuses_are_refused(columns: str, values: str) -> None
             rows(text, "duckdb")
         return
     assert rows(text, "duckdb") == sorted(wanted)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("JSONB", """('{"a":1,"b":2}'), ('{"b": 2, "a": 1}')"""),
+        ("DOUBLE PRECISION", "(0.0), (-0.0)"),
+        ("DOUBLE PRECISION[]", "(ARRAY[0.0]), (ARRAY[-0.0])"),
+    ],
+)
+def test_equal_values_of_a_unique_column_may_be_written_differently(kind: str, values: str) -> None:
+    text = f"CREATE TABLE t (a {kind} #); INSERT INTO t VALUES {values}; SELECT * FROM t"
+    for word in ("UNIQUE", "PRIMARY KEY"):
+        with pytest.raises(SqlError, match="row 2 of VALUES repeats"):
+            rows(text.replace("#", word), "postgres")
+    assert len(rows(text.replace("#", "NOT NULL"), "postgres")) == 2
 
 
 def test_rows_of_a_query_are_not_checked() -> None:
