@@ -65,7 +65,7 @@ _NEXT = (
 
 
 def waiting_notes(plan: LogicalNode) -> list[str]:
-    """Return a line for each step of ``plan`` that may wait for ends for ever."""
+    """Return a note for each step of ``plan`` that waits for rows to end, which may never end."""
     is_endless: NodeMap[bool] = NodeMap()
     #: Per node: itself, or the first node above it, that needs a row's end together with its start.
     reader: NodeMap[LogicalNode] = NodeMap()

@@ -1,6 +1,6 @@
-"""Arrow's out-of-memory error is a subclass of its data errors, but never makes a row bad.
+"""Running out of memory is not reported as a bad row, although Arrow's errors are related.
 
-Cannot catch: a handler of ``Exception``, or of Arrow's errors under another name.
+Not checked: handlers of ``Exception``, or of Arrow's errors under another name.
 """
 
 from __future__ import annotations

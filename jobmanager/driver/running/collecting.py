@@ -47,7 +47,7 @@ def collect(
     if not isinstance(stream, Stream):
         raise UsageError(
             f"collect() takes a Stream (without .to_parquet()), not a {type(stream).__name__}; "
-            ".window(...).agg(...) makes one of a group_by"
+            "after group_by(), call .window(...).agg(...) to get a Stream"
         )
     refuse_endless(stream.plan, "collect()")
     with tempfile.TemporaryDirectory(prefix="streamscope-") as folder:

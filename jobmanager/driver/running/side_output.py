@@ -59,7 +59,11 @@ def read_dead_letters(root: str, name: str = "", *, trust: bool = False) -> pa.T
 
 
 def _read(root: str, folder: str, name: str, *, trust: bool) -> pa.Table:
-    """Read a side output. ``trust``: load the plan even if others may have written it."""
+    """Return the late rows or dead letters of one step.
+
+    ``folder``: of late rows or of dead letters. ``name``: the step or destination that refused
+    the rows. ``trust``: load the plan even if others may have written it.
+    """
     job_root = JobRoot(root, trust=trust)
     plan = job_root.read_plan()
     if plan is None:

@@ -131,7 +131,7 @@ def takes_literals(node: exp.Expr) -> bool:
 
 
 def with_literals(node: exp.Expr, value: Expr, text: SqlText) -> Expr:
-    """Apply a function for which :func:`takes_literals` holds to ``value``."""
+    """Compile a call such as ``ROUND(value, 2)``, whose other arguments are literals."""
     known = (
         *("this", "expression", "replacement", "start", "length", "decimals"),
         *("delimiter", "part_index", "unit", "position"),

@@ -37,7 +37,11 @@ class OutputLog(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Begun:
-    """A step whose entry is durable, and its rows with the keys of their claims."""
+    """A step that the journal has stored, and its rows, which are not yet in the output log.
+
+    ``keys``: the id that the step claims in the registry for each row. Only rows whose id it gets
+    are appended, so that no other site appends them, too.
+    """
 
     step: Step
     keys: list[bytes]

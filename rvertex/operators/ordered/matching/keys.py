@@ -27,7 +27,7 @@ POOL_ROWS_MAX = 64
 
 
 class OpenKeys:
-    """The rows of all keys, when the open searches end, and the lower bound of later matches.
+    """The rows of all keys, the times when open searches end, and the earliest time of new matches.
 
     ``before``: number of rows to keep before the start of a search. ``keeps_all``: also keep keys
     without rows, since their matches are counted.
@@ -42,7 +42,7 @@ class OpenKeys:
         self._holds = Earliest()
 
     def rows_of(self, code: int) -> KeyRows:
-        """Return the rows, in lists, of a key that is searched alone."""
+        """Return a key's rows in lists; from now on the key is searched alone."""
         rows = self._rows.get(code)
         if rows is None:
             rows = self._rows[code] = KeyRows(code)
