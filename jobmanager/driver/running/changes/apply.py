@@ -27,7 +27,7 @@ from jobmanager.driver.running.changes.drafting import (
 from jobmanager.driver.running.changes.ends import next_generation, truncate, withdraw_fences
 from jobmanager.driver.running.changes.errors import NotACutError
 from jobmanager.state.messages import LOG_CODEC, StateCopied
-from jobmanager.storage.documents import json_document, read_pickle_document
+from jobmanager.storage.documents import BrokenDocumentError, json_document, read_pickle_document
 from jobmanager.storage.notice_log import NoticeLog
 from jobmanager.storage.output_claim import renew_claim
 from jobmanager.storage.places import plan_in
@@ -136,7 +136,7 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
         if change.kind == "savepoint":
             return _saved(drafted, change, shell)
         return _commit(drafted, change, shell)
-    except StreamEngineError as error:
+    except (StreamEngineError, FileNotFoundError, BrokenDocumentError) as error:
         root.check_owner()
         if pending.committed(root.store) is not None:
             raise  # a successor completes the change

@@ -19,7 +19,8 @@ from jobmanager.driver.running.changes.errors import (
 )
 from jobmanager.driver.running.deploying import compared, deploy, roll_back, take_savepoint
 from jobmanager.storage.query_file import load_query
-from jobmanager.storage.root import GENERATION, JobRoot
+from jobmanager.storage.root import GENERATION, PLAN, JobRoot
+from jobmanager.storage.savepoints import read_savepoint
 from tests.support.changed_jobs import ChangedJob, batch, whole_answer, whole_job
 from tests.support.jobs import WAIT_S
 
@@ -108,6 +109,13 @@ def test_rolled_back_a_job_gives_what_it_would_have_given(tmp_path: Path) -> Non
     deploy(changed.query("totals", TOTALS), changed.root, yes=True, wait_s=WAIT_S)
     changed.append(2)
     changed.has_read_all()
+    store = JobRoot(changed.root).store
+    plan = f"{read_savepoint(store, 'before-0001').folder}/{PLAN}"
+    data = store.get(plan)
+    store.delete(plan)  # another process expires the savepoint at this moment
+    with pytest.raises(ChangeUndoneError, match="No such file"):
+        roll_back(changed.root, wait_s=WAIT_S)
+    store.put(plan, data)
     assert roll_back(changed.root, wait_s=WAIT_S)["state"] == "done"
     changed.append(1)
     changed.has_read_all()
