@@ -116,7 +116,8 @@ def _resolve_coalesce(call: Call) -> Node | None:
 def _resolve_when(call: Call) -> Node | None:
     """Type a choice; ``args``: condition, value, condition, value, ..., otherwise."""
     conditions, values = call.args[:-1:2], (*call.args[1:-1:2], call.args[-1])
-    if not all(c.type in (_BOOL, pa.null()) for c in conditions):
+    is_whole = len(call.args) % 2 == 1
+    if not is_whole or not all(c.type in (_BOOL, pa.null()) for c in conditions):
         return None
     choices = with_literals_adapted(replace(call, args=values))
     common = common_of(arg_types(choices))
