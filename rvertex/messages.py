@@ -210,8 +210,9 @@ class CheckpointTaken:
     asked: bool
     #: Bytes of the whole state; ``size_bytes``: of new files only. 0: older release.
     state_bytes: int = field(default=0, repr=False)
-    #: Whether it answers a ``TakeCheckpoint`` with ``whole``.
+    #: Whether it answers a ``TakeCheckpoint`` with ``whole``, or with ``holds``.
     is_whole: bool = field(default=False, repr=False)
+    is_last: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

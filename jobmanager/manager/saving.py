@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jobmanager.state.job_state import STOPPING
 from jobmanager.state.records import Saving
 from rvertex.messages import TakeCheckpoint
 
@@ -38,7 +39,7 @@ def begin(job: JobState) -> None:
 def ask(job: JobState) -> None:
     """Request checkpoints from vertices whose readers have answered, if no request is open."""
     saving = job.saving
-    if saving is None:
+    if saving is None or job.state == STOPPING:
         return
     if any(ref_of(job, name) is None for name in saving.names):
         saving.names.clear()
@@ -58,6 +59,8 @@ def note(job: JobState, notice: CheckpointTaken, ref: CheckpointRef | None) -> N
     """Handle a requested checkpoint. ``ref`` None: it was not kept. Then :func:`ask` repeats it."""
     saving = job.saving
     if saving is None or saving.epochs.get(notice.vertex) != notice.epoch or not notice.is_whole:
+        return
+    if notice.vertex in saving.names:  # it answers a request from before all began again
         return
     if ref is None or not _fits(job, ref, notice.vertex):
         del saving.epochs[notice.vertex]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jobmanager.manager import saving
 from jobmanager.manager.collection import release_volatile
 from jobmanager.state.job_state import STOPPING, US_PER_S
 from rvertex.messages import TakeCheckpoint
@@ -34,7 +35,9 @@ def stop_requested(job: JobState) -> None:
     """Begin to stop the job. A repeated request changes nothing."""
     if job.state == STOPPING:
         return
-    job.state, job.saving = STOPPING, None
+    job.state = STOPPING
+    if saving.refs(job) is None:  # a complete savepoint is being written: its files must stay
+        job.saving = None
     job.stop_us = job.answered_us = job.now_us
     job.unanswered = {v.shape.id: 0 for v in job.vertices.values() if not v.is_finished}
     ask(job)
@@ -100,8 +103,8 @@ def _is_due(job: JobState, name: str) -> bool:
 
 
 def answered(job: JobState, notice: CheckpointTaken) -> None:
-    """Handle a requested checkpoint. If no other is missing, the job has stopped."""
-    if notice.asked and job.unanswered.get(notice.vertex) == notice.epoch:
+    """Handle a checkpoint. If no last checkpoint is missing any more, the job has stopped."""
+    if notice.is_last and job.unanswered.get(notice.vertex) == notice.epoch:
         del job.unanswered[notice.vertex]
         job.answered_us = job.now_us
         ask(job)

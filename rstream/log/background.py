@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _Task = tuple["Future[Any]", "Callable[[], Any]"]
-_JOIN_WAIT_S = 10.0
+#: How long ``close`` waits for each thread.
+JOIN_WAIT_S = 10.0
 
 
 class Background(Protocol):
@@ -91,7 +92,7 @@ class ThreadBackground:
                 self._queue.put(None)
         for thread in self._threads:
             if thread is not threading.current_thread():
-                thread.join(_JOIN_WAIT_S)
+                thread.join(JOIN_WAIT_S)
 
     def _start_thread(self) -> None:
         if len(self._threads) < self._threads_max:

@@ -124,6 +124,7 @@ class _Pending:
     snapshot: Snapshot
     is_requested: bool
     is_whole: bool
+    is_last: bool
     taken_us: int
     written: Future[WrittenCheckpoint]
     attached_files: tuple[str, ...]
@@ -165,15 +166,19 @@ class Checkpointer:
         self._input_bytes = 0
         self._count = self._failures = 0
         self._last_positions = positions
-        self._is_requested = self._is_whole = self._is_closed = False
+        self._is_requested = self._is_whole = self._is_last = self._is_closed = False
         #: Whether only requests start a checkpoint: any other one would delay the last one of a
         #: job.
         self.only_requested = False
         self._pending: _Pending | None = None
 
-    def request(self, *, whole: bool = False) -> None:
-        """Take a checkpoint as soon as no other is in progress. ``whole``: for a savepoint."""
-        self._is_requested, self._is_whole = True, self._is_whole or whole
+    def request(self, *, whole: bool = False, last: bool = False) -> None:
+        """Take a checkpoint as soon as no other is in progress.
+
+        ``whole``: for a savepoint. ``last``: the vertex is at the cut at which the job stops.
+        """
+        self._is_requested = True
+        self._is_whole, self._is_last = self._is_whole or whole, self._is_last or last
 
     def note_input(self, nbytes: int) -> None:
         """Add ``nbytes`` to the input since the last checkpoint."""
@@ -212,12 +217,11 @@ class Checkpointer:
         steps = self._writer.write(snapshot, self._count, self._env.store.put)
         now_us = self._env.clock.now_us()
         others = () if self._attached_files is None else self._attached_files.names()
-        self._pending = _Pending(
-            name, snapshot, self._is_requested, self._is_whole, now_us, self._run(steps), others
-        )
+        request = self._is_requested, self._is_whole, self._is_last
+        self._pending = _Pending(name, snapshot, *request, now_us, self._run(steps), others)
         if self._is_requested:  # flush the outputs while the checkpoint is uploaded
             self._is_durable(snapshot.outputs, True, self._is_whole)
-        self._is_requested = self._is_whole = False
+        self._is_requested = self._is_whole = self._is_last = False
 
     def _run(self, steps: Generator[None, None, WrittenCheckpoint]) -> Future[WrittenCheckpoint]:
         """Run the steps as separate background tasks, so that other tasks run in between."""
@@ -263,6 +267,7 @@ class Checkpointer:
         self._pending = None
         self._is_requested = self._is_requested or pending.is_requested
         self._is_whole = self._is_whole or pending.is_whole
+        self._is_last = self._is_last or pending.is_last
         self._failures += 1
         if self._failures > FAILURES_MAX or not isinstance(error, OperatingError):
             raise error
@@ -285,6 +290,7 @@ class Checkpointer:
                 asked=pending.is_requested,
                 state_bytes=written.size_bytes,
                 is_whole=pending.is_whole,
+                is_last=pending.is_last,
             )
         )
 

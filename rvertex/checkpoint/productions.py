@@ -101,7 +101,7 @@ class Productions:
         self._taken_us = 0
         self._taken_s = env.clock.monotonic_s()
         self._input_bytes = 0
-        self._is_requested = self._is_closed = False
+        self._is_requested = self._is_last = self._is_closed = False
 
     def hold(self, result: StepResult) -> Future[Production]:
         """Store the step that emitted ``result``. Its outputs must not be written before that.
@@ -118,10 +118,10 @@ class Productions:
     #: See :class:`Checkpointer`. It has no effect here, since an announcement takes no time.
     only_requested = False
 
-    def request(self, *, whole: bool = False) -> None:
+    def request(self, *, whole: bool = False, last: bool = False) -> None:
         """Announce the next entry as a checkpoint. ``whole`` has no effect."""
         del whole
-        self._is_requested = True
+        self._is_requested, self._is_last = True, self._is_last or last
 
     def note_input(self, nbytes: int) -> None:
         """Count bytes of input of the vertex."""
@@ -162,6 +162,7 @@ class Productions:
         announced, self._since = self._since[: self._announcing], self._since[self._announcing :]
         self._announcing = 0
         *earlier, newest = announced
+        is_last = self._is_last and not self._since  # else a later entry is the last one
         parts = dict.fromkeys([p.name for p in earlier])
         parts |= dict.fromkeys(part for production in announced for part in production.parts)
         self._env.notify(
@@ -176,9 +177,10 @@ class Productions:
                 parts=tuple(parts),
                 taken_us=self._taken_us,
                 asked=self._is_requested,
+                is_last=is_last,
             )
         )
-        self._is_requested = False
+        self._is_requested = self._is_last = self._is_last and not is_last
 
     def _store(
         self, number: int, snapshot: Snapshot, before: tuple[int, ...], result: StepResult

@@ -133,7 +133,7 @@ class VertexRunner:
             return self._write_again()
         if self.vertex.is_finished:
             return self._finish()
-        is_over = self._has_executed and self.last_checkpoint.poll(self.checkpoints.request)
+        is_over = self._has_executed and self.last_checkpoint.poll(self._take_last)
         if not (self.vertex.is_replaying or self.vertex.has_more):
             self.checkpoints.poll(self.vertex.consumed)
         self._has_room = not is_over and all(stream.has_room() for stream in self.outputs)
@@ -215,6 +215,9 @@ class VertexRunner:
             self.last_checkpoint.request(order.inputs)
         else:
             self.checkpoints.request(whole=order.whole)
+
+    def _take_last(self) -> None:
+        self.checkpoints.request(last=True)
 
     def end_source(self) -> None:
         """End the live logs at the log's current ends."""

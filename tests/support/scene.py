@@ -129,7 +129,8 @@ class Scene:
             at, outputs = instance.consumed, instance.outputs
             name = f"{vertex}-{epoch}-{at[0]}"
             notice = CheckpointTaken(vertex, epoch, name, at, outputs, 100, at, (), 0, asked=True)
-            self.obey(self.tell(notice))
+            is_last = self.manager.state == "stopping"
+            self.obey(self.tell(replace(notice, is_last=is_last)))
 
     def progress(
         self,

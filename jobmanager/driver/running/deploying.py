@@ -27,12 +27,12 @@ from jobmanager.driver.running.changes.scaling.widths import RescaleError, width
 from jobmanager.driver.running.inputs import lowered, with_inputs_in
 from jobmanager.errors import JobRunningError, NoJobError
 from jobmanager.options import applied, configured, merged, planned
-from jobmanager.state.job_state import OPEN_STATES
+from jobmanager.state.job_state import OPEN_STATES, US_PER_S
 from jobmanager.storage.ownership import give_back, owned
 from jobmanager.storage.query_file import folders_of, load_file
 from jobmanager.storage.root import CHANGE, JobRoot, display_uri
 from jobmanager.storage.savepoints import check_name
-from jobmanager.storage.shown import shown_status
+from jobmanager.storage.shown import INTERRUPTED, shown_status
 from planner import Query, Stream
 from rstream.clock import SystemClock
 
@@ -46,6 +46,11 @@ if TYPE_CHECKING:
 
 #: Seconds between two checks of a change in another process, or of a branch.
 LOOK_S = 0.1
+#: A job manager that has ended a job completes or ends its pending change within this time. After
+#: that, the process that waits for the change attempts it.
+ENDED_WAIT_S = 20.0
+#: Seconds between two looks of that process at the job's state.
+ENDED_LOOK_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,12 +246,7 @@ def _done(
 ) -> dict[str, Any]:
     """Request the change, and wait until it is done or undone."""
     clock = SystemClock()
-    state = shown_status(root, clock.now_us())["state"]
-    if state == "finished":
-        reason = "it has finished: run the query in another root"
-        if change.kind == "savepoint":
-            reason = "it has finished, so it has no state to save; its output is complete"
-        raise ChangeRefusedError(display_uri(root.uri), reason)
+    state = _state_of(root, change)
     pending.request(root, change, query, plan)
     begun_s = clock.monotonic_s()
     outcome = None if state in OPEN_STATES else _carried_out_here(root, change)
@@ -257,6 +257,28 @@ def _done(
     if outcome["state"] != "done":
         raise ChangeUndoneError(display_uri(root.uri), outcome["reason"])
     return outcome
+
+
+def _state_of(root: JobRoot, change: Change) -> str:
+    """Return the state of the job.
+
+    Raises:
+        ChangeRefusedError: the job has finished.
+    """
+    state: str = shown_status(root, SystemClock().now_us())["state"]
+    if state == "finished":
+        reason = "it has finished: run the query in another root"
+        if change.kind == "savepoint":
+            reason = "it has finished, so it has no state to save; its output is complete"
+        raise ChangeRefusedError(display_uri(root.uri), reason)
+    return state
+
+
+def _has_ended(root: JobRoot, now_us: int) -> bool:
+    """Return whether the job ended ``ENDED_WAIT_S`` ago. Resume continues an interrupted one."""
+    status = shown_status(root, now_us)
+    is_open = status["state"] in (*OPEN_STATES, INTERRUPTED)
+    return not is_open and now_us - status.get("written_us", 0) > ENDED_WAIT_S * US_PER_S
 
 
 def _carried_out_here(
@@ -285,15 +307,25 @@ def _carried_out_here(
 
 
 def _awaited(root: JobRoot, change: Change, wait_s: float) -> dict[str, Any]:
-    """Return the outcome.
+    """Return the outcome. If the job ends meanwhile and leaves the change pending, attempt it here.
 
     Raises:
         ChangeWaitsError: there is no outcome after ``wait_s``.
+        ChangeRefusedError: the job has finished.
+        NotACutError: the job has ended without a clean stop.
     """
     clock, pause = SystemClock(), threading.Event()
-    until_s = clock.monotonic_s() + wait_s
+    now_s = clock.monotonic_s()
+    until_s, look_s = now_s + wait_s, now_s + ENDED_LOOK_S
     while (outcome := pending.outcome_of(root.store, change.id)) is None:  # ends at until_s
-        if clock.monotonic_s() > until_s:
+        now_s = clock.monotonic_s()
+        if now_s > until_s:
             raise ChangeWaitsError(display_uri(root.uri), wait_s)
+        if now_s > look_s:
+            look_s = now_s + ENDED_LOOK_S
+            if _has_ended(root, clock.now_us()):
+                _state_of(root, change)
+                if (outcome := _carried_out_here(root, change)) is not None:
+                    return outcome
         pause.wait(LOOK_S)
     return outcome

@@ -101,3 +101,48 @@ def test_a_stop_gives_it_up() -> None:
     begun(scene)
     scene.tell(StopRequested())
     assert scene.manager.job.saving is None
+
+
+def test_a_stop_keeps_the_checkpoints_of_a_complete_one_until_it_is_written() -> None:
+    scene = Scene(durability="async")
+    begun(scene)
+    for name, seq in (("c", 12), ("b", 20), ("a", 30)):
+        answer(scene, name, seq, seq)
+    found = saving.refs(scene.manager.job)
+    for name in "abc":
+        scene.progress(name, 40, 40)
+    scene.answers = True
+    out: list[object] = list(scene.tell(StopRequested()))
+    assert asked(out) == [], "no more checkpoints for the savepoint"
+    scene.obey(out)  # type: ignore[arg-type]
+    assert scene.manager.state == "stopped"
+    assert found is not None
+    assert saving.refs(scene.manager.job) == found
+    assert not any("-saved-" in line for line in scene.lines if "DeleteFiles" in line)
+
+
+def test_its_checkpoint_does_not_answer_a_stop() -> None:
+    """The upload began before the stop, and the vertex has written more items since."""
+    scene = Scene(durability="async")
+    begun(scene)
+    answer(scene, "c", 12, 12)
+    answer(scene, "b", 20, 20)
+    scene.progress("a", 60, 60)
+    scene.progress("b", 50, 50)
+    scene.tell(StopRequested())
+    answer(scene, "a", 30, 30)
+    assert "a" in scene.manager.job.unanswered
+    scene.answer("a", scene.at("a").epoch)
+    assert "a" not in scene.manager.job.unanswered
+
+
+def test_a_late_answer_replaces_no_checkpoint() -> None:
+    """It answers a request from before all began again, and no reader's checkpoint fits it."""
+    scene = Scene(durability="async")
+    begun(scene)
+    answer(scene, "c", 12, 12)
+    answer(scene, "b", 20, 20)
+    answer(scene, "c", 50, 50)
+    ref = saving.ref_of(scene.manager.job, "c")
+    assert ref is not None
+    assert ref.outputs == (12,)

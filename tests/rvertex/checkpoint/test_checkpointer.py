@@ -206,6 +206,21 @@ def test_a_request_is_answered_by_a_later_snapshot() -> None:
     assert world.after(checkpoints, 0.0, moved=0) == 1, "also where nothing was consumed since"
 
 
+def test_only_a_snapshot_at_the_cut_is_the_last_checkpoint() -> None:
+    world = World()
+    checkpoints = world.checkpointer(checkpoint_interval_s=None)
+    checkpoints.request(whole=True)
+    checkpoints.poll((7,))
+    checkpoints.only_requested = True
+    world.position = 9
+    checkpoints.request(last=True)
+    for _ in range(4):
+        checkpoints.poll((9,))
+        world.background.run()
+    assert [(t.is_whole, t.is_last) for t in world.taken] == [(True, False), (False, True)]
+    assert world.taken[-1].inputs == (9,)
+
+
 def test_one_is_announced_when_it_is_stored_and_its_outputs_are_durable() -> None:
     world = World(is_durable=False)
     checkpoints = world.checkpointer(checkpoint_interval_s=1.0)

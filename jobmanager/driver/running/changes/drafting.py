@@ -22,7 +22,7 @@ from jobmanager.driver.running.changes.ends import (
     in_generation,
     outputs_of,
 )
-from jobmanager.driver.running.changes.errors import ChangeRefusedError
+from jobmanager.driver.running.changes.errors import ChangeRefusedError, NotACutError
 from jobmanager.driver.running.changes.generation import Builder
 from jobmanager.driver.running.changes.rescaled import Rescaler
 from jobmanager.driver.running.changes.snapshots import read_snapshot, rest_items, time_of_input
@@ -79,6 +79,17 @@ def complete(draft: Draft, savepoint: Savepoint) -> Savepoint:
     return savepoint
 
 
+def check_files(root: JobRoot, savepoint: Savepoint) -> None:
+    """Check that all files exist that a savepoint names.
+
+    Raises:
+        NotACutError: one is deleted.
+    """
+    for name in sorted(savepoint.files):
+        if not root.store.exists(name):
+            raise NotACutError(display_uri(root.uri), f"{name} was deleted meanwhile")
+
+
 def discard(root: JobRoot, name: str) -> None:
     """Delete the files of this owner's incomplete savepoints, as far as the store works."""
     with contextlib.suppress(OperatingError):
@@ -97,10 +108,9 @@ def save_cut(draft: Draft, plan: PhysicalPlan, cut: Cut, name: str, now_us: int)
         for vertex, ref in cut.refs.items()
         if plan.vertex(vertex).source is not None
     ]
-    rests = [(rest.stream, rest_items(root.open_store(rest.uri), rest)) for rest in cut.rests]
-    for stream, read in rests:
-        log = DurableLog(draft.root.store.child(f"{folder}/{stream}"), stream)
-        for items in read:
+    for rest in cut.rests:  # only one stream's items are in memory
+        log = DurableLog(draft.root.store.child(f"{folder}/{rest.stream}"), rest.stream)
+        for items in rest_items(root.open_store(rest.uri), rest):
             log.write(items)
     for file in (PLAN, QUERY, JOB):
         draft.root.store.put(f"{folder}/{file}", store.get(file))

@@ -97,23 +97,24 @@ class Changing:
         self.note_request()
 
     def note_request(self) -> None:
-        """Read the request file after a notice.
+        """Read the request file after a notice, or after the savepoint that is being taken.
 
         Raises:
             OperatingError: the file cannot be read; :meth:`note` tries again.
         """
         self._is_unread = True
-        self.change, self._is_unread = pending.pending(self._root.store), False
+        if self._taking is None:
+            self.change, self._is_unread = pending.pending(self._root.store), False
 
     def note(self, manager: JobManager) -> None:
         """Stop the driver if a change is due. Called between two notices."""
         if self._is_unread:
             with contextlib.suppress(OperatingError):
                 self.note_request()
-        if self.change is None or self.has_begun or manager.state != "running":
-            return
         if self._taking is not None:
             self._take(self._taking, manager)
+            return
+        if self.change is None or self.has_begun or manager.state != "running":
             return
         if any(host.state == "starting" for host in manager.hosts):
             # Its vertices cannot take part in the stop. Without a task slot, the job fails after
@@ -158,10 +159,17 @@ class Changing:
         """Do nothing, because the driver's first tick checks for a change."""
 
     def stop(self, state: str) -> None:
-        """Wait for a savepoint that is being written."""
+        """Wait for a savepoint that is being written. End requests that wait for one in vain."""
         if self._taking is not None:
             self._taking.close()
+            if self._taking.is_hung:  # it may still write files, so a successor must begin again
+                return
             self._taking = None
+        if state in ("finished", "cancelled", "stopped"):
+            try:
+                _end_pending(self._root, state)
+            except StreamEngineError as error:
+                _log.warning("the pending change was not ended: %s", error)
 
 
 class Tidying:
@@ -230,6 +238,23 @@ def change_now(
         outcome = {"state": "undone", "kind": change.kind, "reason": str(error)}
         pending.close(root.store, change.id, outcome, root.epoch)
         return outcome
+
+
+def _end_pending(root: JobRoot, state: str) -> None:
+    """Give a pending change its outcome after the job has ended, if no later run can.
+
+    A savepoint is taken of a stopped job.
+    """
+    change = pending.pending(root.store)
+    if change is None:
+        return
+    if state == "finished" or (state == "cancelled" and change.kind == "savepoint"):
+        reason = "the job has finished" if state == "finished" else "the job was cancelled"
+        outcome = {"state": "undone", "kind": change.kind, "reason": reason}
+        root.check_owner()
+        pending.close(root.store, change.id, outcome, root.epoch)
+    elif state == "stopped" and change.kind == "savepoint":
+        change_now(root, tries_left=1)
 
 
 def save_at_stop(root: JobRoot) -> None:

@@ -1,8 +1,9 @@
 """Takes a savepoint of a running job, without a stop.
 
 The job manager collects checkpoints that fit together (:mod:`jobmanager.manager.saving`) and keeps
-all files that they need. Then a background thread copies the items that were on their way between
-two vertices, and writes the manifest. If that is not possible, the job must stop instead:
+all files that they need, also if the job ends meanwhile. Then a background thread copies the items
+that were on their way between two vertices. The driver's thread checks that the checkpoints are
+still protected, and writes the manifest. If that is not possible, the job must stop instead:
 :attr:`Taking.reason`.
 
 Invariant: the protection of the files ends after the manifest is durable, which names them.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
+from concurrent.futures import wait
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.driver.running.changes import drafting, pending
@@ -21,8 +23,10 @@ from jobmanager.driver.running.changes.cut import Cut, rests_of
 from jobmanager.driver.running.changes.errors import ChangeRefusedError, NotACutError
 from jobmanager.errors import JobRunningError
 from jobmanager.manager import saving
+from jobmanager.storage.root import display_uri
 from jobmanager.storage.savepoints import delete_replaced
-from rstream.errors import OperatingError, StreamEngineError
+from rstream.errors import OperatingError
+from rstream.log.background import JOIN_WAIT_S
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -58,7 +62,9 @@ class Taking:
         """Request the checkpoints."""
         self._root, self._change, self._driver = root, change, driver
         self._background, self._clock = background, clock
-        self._writing: Future[Savepoint] | None = None
+        #: The draft, and after the manifest the deletion of the replaced savepoint.
+        self._writing: Future[Any] | None = None
+        self._refs: dict[str, CheckpointRef] = {}
         self._outcome: dict[str, Any] | None = None
         self._tries, self._begun_s = 1, clock.monotonic_s()
         #: Why the job must stop for the savepoint; empty: not known to be necessary.
@@ -69,87 +75,107 @@ class Taking:
 
     def poll(self, manager: JobManager) -> None:
         """Do the next step, if it is due. Called between two notices."""
+        if self._writing is not None and not self._writing.done():
+            return
         if self._outcome is not None:
             self._record(self._outcome)
         elif self._writing is not None:
-            if self._writing.done():
-                self._written(self._writing)
-        elif (refs := saving.refs(manager.job)) is not None:
-            job = _copy_of(manager.job)
+            self._written(self._writing)
+        elif refs := saving.refs(manager.job):
+            self._refs, job = refs, _copy_of(manager.job)
             self._writing = self._background.submit(lambda: self._write(job, refs))
-        elif self._clock.monotonic_s() - self._begun_s > manager.config.stop_wait_s:
+        elif refs is None and self._clock.monotonic_s() - self._begun_s > (
+            manager.config.stop_wait_s
+        ):
             job = manager.job
             open_ones = [name for name, vertex in job.vertices.items() if not vertex.is_finished]
             late = next(name for name in open_ones if saving.ref_of(job, name) is None)
             self._give_up(f"no checkpoint of {late} within {job.config.stop_wait_s:g} s")
 
     def close(self) -> None:
-        """The driver has ended. Wait for a savepoint that is being written, and record it."""
+        """The driver has ended. Complete a savepoint that is being written.
+
+        A hung store delays this by at most ``JOIN_WAIT_S`` of the background. Then nothing is
+        completed, and the change stays pending.
+        """
+        self._tries = TRIES_MAX
+        if self._writing is not None and self._outcome is None:
+            wait([self._writing], JOIN_WAIT_S)
+            if self._writing.done():
+                self._written(self._writing)
         self._background.close()
-        if self._writing is not None and self._writing.done() and self._outcome is None:
-            self._tries = TRIES_MAX
-            self._written(self._writing)
-        if self._outcome is not None and self._outcome["state"] == "done" and not self.is_over:
+        if self._outcome is not None and not self.is_over:
             self._record(self._outcome)
 
-    def _write(self, job: JobState, refs: dict[str, CheckpointRef]) -> Savepoint:
-        """Write the savepoint. Runs in the background."""
-        root, name = self._root, self._change.savepoint
-        plan = root.read_plan()
-        assert plan is not None, "a job that runs has a plan"
-        try:
-            cut = Cut(job, refs, rests_of(job, plan, refs))
-            draft = Draft(root)
-            saved = drafting.save_cut(draft, plan, cut, name, self._clock.now_us())
-            made = drafting.complete(draft, saved)
-        except JobRunningError:
-            raise
-        except StreamEngineError:
-            drafting.discard(root, name)
-            raise
-        with contextlib.suppress(OperatingError):  # a later savepoint of the name deletes them, too
-            delete_replaced(root.store, made)
-        return made
+    @property
+    def is_hung(self) -> bool:
+        """Whether the background still works after :meth:`close`."""
+        return self._writing is not None and not self._writing.done()
 
-    def _written(self, writing: Future[Savepoint]) -> None:
-        self._writing = None
+    def _write(self, job: JobState, refs: dict[str, CheckpointRef]) -> tuple[Draft, Savepoint]:
+        """Write all files but the manifest. Runs in the background."""
+        plan, draft = self._root.read_plan(), Draft(self._root)
+        assert plan is not None, "a job that runs has a plan"
+        cut = Cut(job, refs, rests_of(job, plan, refs))
+        name, now_us = self._change.savepoint, self._clock.now_us()
+        saved = drafting.save_cut(draft, plan, cut, name, now_us)
+        draft.synced()
+        drafting.check_files(self._root, saved)
+        return draft, saved
+
+    def _written(self, writing: Future[tuple[Draft, Savepoint]]) -> None:
+        self._writing, name = None, self._change.savepoint
         try:
-            made = writing.result()
+            draft, saved = writing.result()
+            if saving.refs(self._driver.job) != self._refs:
+                raise NotACutError(display_uri(self._root.uri), "a checkpoint was lost meanwhile")
+            made = drafting.complete(draft, saved)
         except JobRunningError:  # the driver's next check notices it, too
             self.is_over = True
         except (NotACutError, ChangeRefusedError, FileNotFoundError) as error:
-            _log.info("savepoint %s begins again: %s", self._change.savepoint, error)
+            _log.info("savepoint %s begins again: %s", name, error)
+            drafting.discard(self._root, name)
             if self._tries >= TRIES_MAX:
                 self._give_up(str(error))
             else:
                 self._tries += 1
                 self._driver.end_save()
                 self._driver.save()
-        except StreamEngineError as error:
-            undone = {"state": "undone", "kind": "savepoint", "reason": str(error)}
-            self._record(undone)
+        except Exception as error:  # no error of a savepoint may end the job
+            _log.warning("savepoint %s could not be taken", name, exc_info=True)
+            drafting.discard(self._root, name)
+            reason = str(error) or type(error).__name__
+            self._end({"state": "undone", "kind": "savepoint", "reason": reason})
         else:
+            store = self._root.store
+            self._writing = self._background.submit(lambda: delete_replaced(store, made))
             where = {"savepoint": made.name, "time": made.time_us, "stopped_because": ""}
-            self._record({"state": "done", "kind": "savepoint", **where})
+            self._end({"state": "done", "kind": "savepoint", **where})
 
     def _give_up(self, reason: str) -> None:
         _log.warning("the job must stop for savepoint %s: %s", self._change.savepoint, reason)
         self.reason, self.is_over = reason, True
         self._driver.end_save()
 
+    def _end(self, outcome: dict[str, Any]) -> None:
+        """Protect the files no longer, unless the manifest names them."""
+        self._outcome = outcome
+        self._driver.end_save()
+
     def _record(self, outcome: dict[str, Any]) -> None:
         """Record the outcome. If the store fails, the next tick tries again."""
-        self._outcome = outcome
+        store = self._root.store
         try:
             self._root.check_owner()
-            pending.close(self._root.store, self._change.id, outcome, self._root.epoch)
+            pending.record(store, self._change.id, outcome, self._root.epoch)
         except JobRunningError:
             self.is_over = True
         except OperatingError as error:
             _log.warning("the outcome of a savepoint is not recorded yet: %s", error)
         else:
             self.is_over = True
-            self._driver.end_save()
+            with contextlib.suppress(OperatingError):  # the next change deletes them, too
+                pending.tidy(store)
 
 
 def _copy_of(job: JobState) -> JobState:

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import random
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import jobmanager
 from jobmanager import JobConfig
 from jobmanager.cli.branching.export import export
-from jobmanager.driver.running.changes.errors import NotACutError
+from jobmanager.driver.running.changes import drafting, pending as changes_pending
+from jobmanager.driver.running.changes.errors import ChangeUndoneError, NotACutError
 from jobmanager.driver.running.changes.pending import pending
 from jobmanager.driver.running.changes.snapshots import read_snapshot
 from jobmanager.driver.running.deploying import deploy, take_savepoint
@@ -31,7 +33,8 @@ from jobmanager.storage.savepoints import (
     read_savepoint,
 )
 from rstream import open_reader
-from rstream.errors import UsageError
+from rstream.errors import StoreError, UsageError
+from rstream.log.background import ThreadBackground
 from tests.support.budget import scaled
 from tests.support.changed_jobs import (
     PAIRS,
@@ -45,9 +48,15 @@ from tests.support.jobs import WAIT_S
 from tests.support.live import Watch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
     from pathlib import Path
 
+    from jobmanager.driver.running.changes.copies import Draft
+    from jobmanager.driver.running.changes.cut import Cut
     from jobmanager.state.job_state import JobState
+    from jobmanager.storage.savepoints import Savepoint
+    from planner.physical.plan import PhysicalPlan
 
 COUNTS = 'rows.group_by("key").window(ss.tumbling("700ms")).agg(n=ss.agg.count())'
 
@@ -236,6 +245,102 @@ def test_what_a_savepoint_names_is_kept(tmp_path: Path, monkeypatch: pytest.Monk
     changed.resume()
     changed.has_read_all()
     assert changed.finish() == whole_answer(changed, COUNTS)
+
+
+@pytest.mark.slow
+def test_a_job_stops_while_its_savepoint_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stop's checkpoints are newer, but delete no file that the savepoint is about to name."""
+    changed = ChangedJob(tmp_path)
+    changed.append(2)
+    job = changed.run(changed.query("counts", COUNTS))
+    changed.has_read_all()
+    is_written, has_stopped = threading.Event(), threading.Event()
+    inner = drafting.save_cut
+
+    def slow(draft: Draft, plan: PhysicalPlan, cut: Cut, name: str, now_us: int) -> Savepoint:
+        if name == "early":
+            is_written.set()
+            assert has_stopped.wait(WAIT_S)
+        return inner(draft, plan, cut, name, now_us)
+
+    monkeypatch.setattr(drafting, "save_cut", slow)
+    asking = in_thread(lambda: take_savepoint(changed.root, "early", wait_s=WAIT_S))
+    assert is_written.wait(WAIT_S)
+    changed.append()
+    changed.has_read_all()
+    job.stop()
+    changed.watch.until(lambda status: status["state"] == "stopped")
+    has_stopped.set()
+    assert job.wait(WAIT_S)["state"] == "stopped"
+    assert asking.result(WAIT_S)["state"] == "done"
+    early, stop = (read_savepoint(JobRoot(changed.root).store, n) for n in ("early", STOP))
+    assert not early.files & stop.files
+    assert all(saved_files(changed.root).values())
+    changed.close()
+
+
+def in_thread(work: Callable[[], dict[str, Any]]) -> Future[dict[str, Any]]:
+    background = ThreadBackground("client")
+    return background.submit(work)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["finish", "stop", "cancel"])
+def test_the_client_hears_of_a_job_that_ends_first(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed, is_asked = ChangedJob(tmp_path), threading.Event()
+    changed.append(1)
+    job = changed.run(changed.query("counts", COUNTS))
+    changed.has_read_all()
+    monkeypatch.setattr(saving, "ask", lambda job: job.saving and is_asked.set())
+    asking = in_thread(lambda: take_savepoint(changed.root, "early", wait_s=WAIT_S))
+    assert is_asked.wait(WAIT_S)
+    {"finish": lambda: job.stop(finish=True), "stop": job.stop, "cancel": job.cancel}[how]()
+    job.wait(WAIT_S)
+    changed.close()
+    if how == "stop":
+        assert asking.result(WAIT_S)["state"] == "done"
+        assert all(saved_files(changed.root).values())
+    else:
+        with pytest.raises(ChangeUndoneError, match=r"the job (has finished|was cancelled)"):
+            asking.result(WAIT_S)
+    assert pending(JobRoot(changed.root).store) is None
+
+
+@pytest.mark.slow
+def test_a_job_runs_on_after_errors_of_a_savepoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = ChangedJob(tmp_path)
+    changed.append(1)
+    job = changed.run(changed.query("counts", COUNTS))
+    changed.has_read_all()
+    with monkeypatch.context() as planted:
+        planted.setattr(drafting, "save_cut", fail(MemoryError("no room")))
+        with pytest.raises(ChangeUndoneError, match="no room"):
+            take_savepoint(changed.root, "one", wait_s=WAIT_S)
+    with monkeypatch.context() as planted:
+        planted.setattr(changes_pending, "tidy", fail(StoreError("root", "no listing")))
+        for name in ("two", "three"):  # the request of "three" may come before "two" is over
+            assert take_savepoint(changed.root, name, wait_s=WAIT_S)["state"] == "done"
+    assert take_savepoint(changed.root, "four", wait_s=WAIT_S)["state"] == "done"
+    saved = {one.name for one in list_savepoints(JobRoot(changed.root).store)}
+    assert saved == {"two", "three", "four"}
+    job.stop()
+    assert job.wait(WAIT_S)["state"] == "stopped"
+    assert job._run.driver is not None
+    assert job._run.driver.job.saving is None, "nothing stays protected for good"
+    changed.close()
+
+
+def fail(error: Exception) -> Callable[..., None]:
+    def failing(*args: object) -> None:
+        raise error
+
+    return failing
 
 
 def test_a_savepoint_has_a_name_that_a_folder_can_have(tmp_path: Path) -> None:
