@@ -103,6 +103,8 @@ class JobRun:
         #: may have ended for a change without handling it.
         self.wish: Callable[[Driver], None] | None = None
         self._clock, self._created_s = SystemClock(), created_s
+        #: When this process started the first vertex. A change does not reset it.
+        self._started_s: float | None = None
         self._beside: Sequence[Beside] = ()
         self._leg: Leg | None = None
         #: The status as the driver computes it, without deliveries.
@@ -208,7 +210,8 @@ class JobRun:
         assert self.deliveries is not None
         self._computed = status
         now_s = self._clock.monotonic_s()
-        started_s = self.driver.started_s or now_s
+        self._started_s = self._started_s or self.driver.started_s
+        started_s = self._started_s or now_s
         outputs = rows_of_outputs(self.plan, status["vertices"])
         counted = {"outputs": outputs, "events_out": sum(row["events_out"] for row in outputs)}
         shown = {

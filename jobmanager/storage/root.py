@@ -70,6 +70,8 @@ CHECKPOINTS = "checkpoints"
 EPOCHS = "epochs"
 CANCEL, STOP, FINISH, DRAIN, RETRY = "cancel", "stop", "finish", "drain-", "retry"
 CHANGE, GENERATION = "change", "generation"
+#: In job.json: the savepoint from before the newest change that is not rolled back, or empty.
+UNDO = "undo"
 NOTICES, STREAMS = "notices", "streams"
 #: The files that a job needs, with their contents in words, for messages.
 _MEANINGS = {

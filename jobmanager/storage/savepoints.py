@@ -41,6 +41,8 @@ STOP = "stop"
 FORMAT = 1
 #: Most reads of a savepoint that is replaced meanwhile.
 READS_MAX = 3
+#: Names of savepoints from before a change; the number is that of the next generation.
+_BEFORE = re.compile(r"before-(\d+)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -53,6 +55,18 @@ class NoSavepointError(UsageError):
     names: str
 
     message = "{root} has no savepoint {name!r}; it has: {names}"
+
+
+@error_class
+class ReservedNameError(UsageError):
+    """A user's savepoint has a name that the job gives itself."""
+
+    name: str
+
+    message = (
+        "savepoint name {name!r}: stops and changes of the job name their savepoints 'stop' and "
+        "'before-<number>'; use another name, such as 'my-{name}'"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +147,28 @@ def check_name(name: str) -> str:
             f"savepoint name {name!r}: use letters, digits, '.', '_' and '-', at most 64"
         )
     return name
+
+
+def check_new_name(name: str) -> str:
+    """Check that a user may give this name to a savepoint, and return it.
+
+    Raises:
+        ReservedNameError: a stop or a change would replace it, or it would replace theirs.
+        UsageError: the name cannot be the name of a folder.
+    """
+    if name == STOP or generation_after(name) is not None:
+        raise ReservedNameError(name)
+    return check_name(name)
+
+
+def before_name(number: int) -> str:
+    """Return the name of the savepoint that is taken before generation ``number`` starts."""
+    return f"before-{number:04d}"
+
+
+def generation_after(name: str) -> int | None:
+    """Return the generation whose change took this savepoint; None: no change took it."""
+    return int(named[1]) if (named := _BEFORE.fullmatch(name)) else None
 
 
 def folder_of(name: str) -> str:

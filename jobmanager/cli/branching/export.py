@@ -23,7 +23,7 @@ from jobmanager.storage.documents import (
     read_pickle_document,
 )
 from jobmanager.storage.places import plan_in, plan_without_place
-from jobmanager.storage.root import GENERATION, JOB, PLAN, QUERY, JobRoot, display_uri
+from jobmanager.storage.root import GENERATION, JOB, PLAN, QUERY, UNDO, JobRoot, display_uri
 from jobmanager.storage.savepoints import read_savepoint
 from rstream.clock import SystemClock
 from rstream.store.blobs import open_store
@@ -78,7 +78,7 @@ def write_job(
 ) -> None:
     """Complete a root as a new, stopped job with this plan and state. ``query``: its pickle."""
     now_us = SystemClock().now_us()
-    renewed = {"job": target.name, "id": uuid.uuid4().hex, "created_us": now_us}
+    renewed = {"job": target.name, "id": uuid.uuid4().hex, "created_us": now_us, UNDO: ""}
     target.make_private()
     target.store.put(QUERY, query)
     target.store.put(PLAN, pickle_document(plan_without_place(plan)))

@@ -22,7 +22,7 @@ from jobmanager.driver.running.deploying import (
 )
 from jobmanager.errors import NoJobError
 from jobmanager.state.held_time import range_of, time_of
-from jobmanager.storage.root import JobRoot, display_uri
+from jobmanager.storage.root import UNDO, JobRoot, display_uri
 from jobmanager.storage.savepoints import expire, list_savepoints
 from planner.durations import format_us, positive_duration_us, time_us
 from rstream.errors import UsageError
@@ -83,6 +83,11 @@ def savepoints(
         raise NoJobError(display_uri(job_root.uri))
     for one in expired or ():
         expire(job_root.store, one)
+        if one == job_root.settings().get(UNDO):
+            print(
+                f"deleted {one}: deploy --rollback {root} cannot undo the last change now",
+                file=sys.stderr,
+            )
     listed = list_savepoints(job_root.store)
     if export_to is not None:
         if name is None and not listed:

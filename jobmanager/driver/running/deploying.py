@@ -31,7 +31,7 @@ from jobmanager.state.job_state import OPEN_STATES, US_PER_S
 from jobmanager.storage.ownership import give_back, owned
 from jobmanager.storage.query_file import folders_of, load_file
 from jobmanager.storage.root import CHANGE, JobRoot, display_uri
-from jobmanager.storage.savepoints import check_name
+from jobmanager.storage.savepoints import check_new_name
 from jobmanager.storage.shown import INTERRUPTED, shown_status
 from planner import Query, Stream
 from rstream.clock import SystemClock
@@ -145,25 +145,25 @@ def take_savepoint(
     job_root = JobRoot(root, trust=trust)
     job_root.check_trusted()
     _plan_of(job_root)
-    change = new_change("savepoint", savepoint=check_name(name), at_us=at_us)
+    change = new_change("savepoint", savepoint=check_new_name(name), at_us=at_us)
     return _done(job_root, change, None, None, wait_s)
 
 
 def roll_back(root: str, *, trust: bool = False, wait_s: float = 600.0) -> dict[str, Any]:
     """Return a job to the query before its last change, at the same cut.
 
+    After a rollback, another one undoes the change before.
+
     Raises:
-        ChangeRefusedError: the job was never changed.
+        ChangeRefusedError: no change is left to roll back, or its savepoint is gone.
         ChangeUndoneError: the change cannot be rolled back; the job continues unchanged.
         ChangeWaitsError: the rollback is not completed after ``wait_s``.
     """
     job_root = JobRoot(root, trust=trust)
     job_root.check_trusted()
     _plan_of(job_root)
-    name = last_change(job_root)
-    if name is None:
-        raise ChangeRefusedError(display_uri(job_root.uri), "it has no change to roll back")
-    return _done(job_root, new_change("rollback", savepoint=name), None, None, wait_s)
+    change = new_change("rollback", savepoint=last_change(job_root))
+    return _done(job_root, change, None, None, wait_s)
 
 
 def rescale(

@@ -19,20 +19,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jobmanager.config import JobConfig
 from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.changes.cut import read_cut
-from jobmanager.driver.running.changes.drafting import (
-    before_name,
-    complete,
-    draft_change,
-)
+from jobmanager.driver.running.changes.drafting import complete, draft_change, settings_before
 from jobmanager.driver.running.changes.ends import next_generation, truncate, withdraw_fences
-from jobmanager.driver.running.changes.errors import NotACutError
+from jobmanager.driver.running.changes.errors import ChangeRefusedError, NotACutError
 from jobmanager.state.messages import LOG_CODEC, StateCopied
 from jobmanager.storage.documents import BrokenDocumentError, json_document, read_pickle_document
 from jobmanager.storage.notice_log import NoticeLog
 from jobmanager.storage.output_claim import renew_claim
 from jobmanager.storage.places import plan_in
-from jobmanager.storage.root import GENERATION, JOB, PLAN, QUERY, STREAMS, display_uri
-from jobmanager.storage.savepoints import delete_replaced, from_json, list_savepoints
+from jobmanager.storage.root import GENERATION, JOB, PLAN, QUERY, STREAMS, UNDO, display_uri
+from jobmanager.storage.savepoints import (
+    NoSavepointError,
+    delete_replaced,
+    from_json,
+    read_savepoint,
+)
 from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError
 from rstream.log.background import InlineBackground
@@ -278,8 +279,21 @@ def _delete_channels(root: JobRoot, plan: PhysicalPlan) -> None:
         root.store.delete(name)
 
 
-def last_change(root: JobRoot) -> str | None:
-    """Return the savepoint before the job's last change; None: the job was never changed."""
-    number = int(root.settings().get(GENERATION, 0))
-    names = {savepoint.name for savepoint in list_savepoints(root.store)}
-    return before_name(number) if before_name(number) in names else None
+def last_change(root: JobRoot) -> str:
+    """Return the savepoint from before the newest change that is not rolled back.
+
+    Raises:
+        ChangeRefusedError: there is no such change, or a rollback cannot use its savepoint.
+    """
+    place, name = display_uri(root.uri), root.settings().get(UNDO, "")
+    if not name:
+        raise ChangeRefusedError(place, "it has no change to roll back")
+    try:
+        settings_before(root, read_savepoint(root.store, name))
+    except (NoSavepointError, FileNotFoundError) as error:  # or it expires at this moment
+        reason = (
+            f"savepoint {name}, which its last change took, was deleted; deploy the former query "
+            "instead"
+        )
+        raise ChangeRefusedError(place, reason) from error
+    return str(name)

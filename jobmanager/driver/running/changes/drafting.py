@@ -35,8 +35,14 @@ from jobmanager.storage.documents import (
     read_pickle_document,
 )
 from jobmanager.storage.places import plan_in, plan_without_place
-from jobmanager.storage.root import GENERATION, JOB, PLAN, QUERY, display_uri
-from jobmanager.storage.savepoints import Savepoint, folder_of, read_savepoint
+from jobmanager.storage.root import GENERATION, JOB, PLAN, QUERY, UNDO, display_uri
+from jobmanager.storage.savepoints import (
+    Savepoint,
+    before_name,
+    folder_of,
+    generation_after,
+    read_savepoint,
+)
 from rstream.errors import OperatingError
 from rstream.log.durable import DurableLog
 from rstream.types import INF_TIME
@@ -187,7 +193,7 @@ def draft_change(
     store.put(f"{change.folder}/{pending.PLACED}", pickle_document(plan_without_place(plan)))
     store.put(f"{change.folder}/{pending.COPY}", LOG_CODEC.encode(built.copy))
     draft.synced()
-    settings = {**settings, GENERATION: number, "plan": plan.plan_hash}
+    settings = {UNDO: savepoint.name, **settings, GENERATION: number, "plan": plan.plan_hash}
     return Drafted(draft, savepoint, settings, ends)
 
 
@@ -244,7 +250,7 @@ def _rolled_back(
             "back; deploy the former query instead"
         )
         raise ChangeRefusedError(display_uri(root.uri), reason)
-    settings = read_json_document(root.store.get(f"{savepoint.folder}/{JOB}"))
+    settings = settings_before(root, savepoint)
     links = {stage.name: stage.name for stage in former.stages}
     built = Builder(root, savepoint, (former, former), links, number).build()
     query = root.store.get(f"{savepoint.folder}/{QUERY}")
@@ -252,6 +258,7 @@ def _rolled_back(
     kept: dict[str, Any] = {
         name: settings[name] for name in ("query_file", "folders") if name in settings
     }
+    kept[UNDO] = settings.get(UNDO, "")  # so the next rollback undoes the change before
     return _Built(savepoint, built, kept, ends)
 
 
@@ -269,9 +276,22 @@ def _ends(savepoint: Savepoint, plan: PhysicalPlan) -> dict[str, int]:
     return ends
 
 
-def before_name(number: int) -> str:
-    """Return the name of the savepoint that is taken before generation ``number`` starts."""
-    return f"before-{number:04d}"
+def settings_before(root: JobRoot, savepoint: Savepoint) -> dict[str, Any]:
+    """Return the job's settings at a savepoint.
+
+    Raises:
+        ChangeRefusedError: its name is that of a savepoint from before a change, but it was taken
+            later, so it has the changed query.
+    """
+    settings = read_json_document(root.store.get(f"{savepoint.folder}/{JOB}"))
+    number = generation_after(savepoint.name)
+    if number is not None and int(settings.get(GENERATION, 0)) != number - 1:
+        reason = (
+            f"savepoint {savepoint.name} was replaced after the change, so it has not the former "
+            "query; deploy the former query instead"
+        )
+        raise ChangeRefusedError(display_uri(root.uri), reason)
+    return settings
 
 
 def _next_plan(root: JobRoot, change: Change) -> PhysicalPlan:

@@ -5,22 +5,31 @@ Cannot catch: hosts in separate processes (tests/spark), a broker (tests of live
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from jobmanager.cli.verbs.change import savepoints
 from jobmanager.driver.running.changes.errors import (
     ChangeRefusedError,
     ChangeUndoneError,
     NotApprovedError,
 )
-from jobmanager.driver.running.deploying import compared, deploy, roll_back, take_savepoint
+from jobmanager.driver.running.deploying import (
+    compared,
+    deploy,
+    rescale,
+    roll_back,
+    take_savepoint,
+)
 from jobmanager.storage.query_file import load_query
 from jobmanager.storage.root import GENERATION, PLAN, JobRoot
-from jobmanager.storage.savepoints import read_savepoint
+from jobmanager.storage.savepoints import ReservedNameError, complete, read_savepoint
 from tests.support.changed_jobs import ChangedJob, batch, whole_answer, whole_job
 from tests.support.jobs import WAIT_S
 
@@ -106,24 +115,56 @@ def test_rolled_back_a_job_gives_what_it_would_have_given(tmp_path: Path) -> Non
     changed.append(2)
     changed.run(changed.query("counts", COUNTS))
     changed.has_read_all()
+    begun_s = time.monotonic()
     deploy(changed.query("totals", TOTALS), changed.root, yes=True, wait_s=WAIT_S)
-    changed.append(2)
+    changed.append(1)
+    changed.has_read_all()
+    rescale(changed.root, parallelism=3, wait_s=WAIT_S)
+    changed.append(1)
     changed.has_read_all()
     store = JobRoot(changed.root).store
-    plan = f"{read_savepoint(store, 'before-0001').folder}/{PLAN}"
+    plan = f"{read_savepoint(store, 'before-0002').folder}/{PLAN}"
     data = store.get(plan)
     store.delete(plan)  # another process expires the savepoint at this moment
     with pytest.raises(ChangeUndoneError, match="No such file"):
         roll_back(changed.root, wait_s=WAIT_S)
     store.put(plan, data)
-    assert roll_back(changed.root, wait_s=WAIT_S)["state"] == "done"
+    for name in ("before-0002", "before-0001"):  # each undoes one change
+        assert roll_back(changed.root, wait_s=WAIT_S)["savepoint"] == name
+    with pytest.raises(ChangeRefusedError, match="it has no change to roll back"):
+        roll_back(changed.root)
     changed.append(1)
     changed.has_read_all()
+    past_s = time.monotonic() - begun_s
     assert changed.finish() == whole_answer(changed, COUNTS)
+    assert changed.job is not None
+    assert changed.job.status()["elapsed_s"] >= round(past_s, 3), "a change restarted the clock"
+
+
+def no_target_is_lost(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A rollback without the savepoint from before the change is refused, with the reason."""
+    with pytest.raises(ReservedNameError, match="'before-0001': stops and changes"):
+        take_savepoint(root, "before-0001")
+    take_savepoint(root, "before-friday")
+    store = JobRoot(root).store
+    later = read_savepoint(store, "before-friday")
+    for path in store.list(later.folder):
+        store.put(path.replace("before-friday", "before-0001"), store.get(path))
+    complete(store, replace(later, name="before-0001"))
+    with pytest.raises(ChangeRefusedError, match="before-0001 was replaced after the change"):
+        roll_back(root)
+    savepoints(root, expired=["before-0001", "before-friday"])
+    assert capsys.readouterr().err == (
+        f"deleted before-0001: deploy --rollback {root} cannot undo the last change now\n"
+    )
+    with pytest.raises(ChangeRefusedError, match="before-0001, which its last change took, was"):
+        roll_back(root)
 
 
 @pytest.mark.slow
-def test_a_stopped_job_is_changed_where_it_stands(tmp_path: Path) -> None:
+def test_a_stopped_job_is_changed_where_it_stands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     changed = ChangedJob(tmp_path)
     changed.append(2)
     job = changed.run(changed.query("counts", COUNTS))
@@ -134,6 +175,7 @@ def test_a_stopped_job_is_changed_where_it_stands(tmp_path: Path) -> None:
     with pytest.raises(ChangeRefusedError, match="column 'n' of the output would be removed"):
         deploy(dropped, changed.root, yes=True)
     deploy(changed.query("totals", TOTALS), changed.root, yes=True)
+    no_target_is_lost(changed.root, capsys)
     changed.append(2)
     changed.resume()
     changed.has_read_all()
