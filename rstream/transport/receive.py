@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rstream.errors import OperatingError, SequenceDiscardedError, SequenceLostError
 from rstream.items.batch import Items
@@ -29,14 +28,17 @@ if TYPE_CHECKING:
 _LOST = "<lost>"
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteStream:
+class RemoteStream(NamedTuple):
     """A stream on another host: the address of the host, and the instance that writes it."""
 
     address: str
-    secret: str = field(repr=False)
+    secret: str
     stream_id: str
     epoch: int
+
+    def __repr__(self) -> str:
+        """Return the fields without the secret."""
+        return f"RemoteStream({self.address!r}, {self.stream_id!r}, {self.epoch})"
 
 
 class ReceiveQueue:
