@@ -90,12 +90,4 @@ class ThreadWiring:
         self, stream: RemoteStream, seq: int, store: BlobStore, on_change: Callable[[], None]
     ) -> PushedReader:
         """Implement DeliveryWiring."""
-        return RemoteReader(
-            stream.address,
-            stream.secret,
-            stream.stream_id,
-            stream.epoch,
-            seq,
-            store=store,
-            on_change=on_change,
-        )
+        return RemoteReader(*stream, seq, store=store, on_change=on_change)

@@ -41,7 +41,7 @@ STOP = "stop"
 FORMAT = 1
 #: Most reads of a savepoint that is replaced meanwhile.
 READS_MAX = 3
-#: Names of savepoints from before a change; the number is that of the next generation.
+#: Names of savepoints from before a change, with the number of the next generation.
 _BEFORE = re.compile(r"before-(\d+)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -111,8 +111,8 @@ class Savepoint:
     #: Rows (delivery, partition, seq): all items below that seq were known to be delivered.
     deliveries: tuple[tuple[str, int, int], ...] = ()
     generation: int = 0
-    #: The folder of its files below that of its name. Empty: they are directly there, without
-    #: versions.
+    #: The folder of its files, in the folder with its name. Empty: a savepoint of a release without
+    #: versions, whose files are directly in the folder with its name.
     version: str = ""
 
     @property

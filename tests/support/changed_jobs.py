@@ -125,6 +125,15 @@ class ChangedJob:
         )
         return self.job
 
+    def run_and_stop(self, seconds: int, name: str, text: str) -> Job:
+        """Run a query over rows of these seconds, and stop it once it has read them."""
+        self.append(seconds)
+        job = self.run(self.query(name, text))
+        self.has_read_all()
+        job.stop()
+        job.wait(WAIT_S)
+        return job
+
     def resume(self, root: str | None = None, **options: Any) -> Job:
         """Resume the job, or the one at ``root``."""
         self.watch.forget()

@@ -1,4 +1,4 @@
-"""Insert an exchange where rows with equal keys must be in one vertex and may not be yet.
+"""Insert an exchange where equal keys must be in one vertex and may not be yet.
 
 An aggregate or stitch needs no exchange if its keys contain the columns that partition its input.
 One side of a join or clip needs none if it is partitioned by some of its keys; then the other side

@@ -218,11 +218,7 @@ def test_it_follows_the_successor_of_a_job_manager_that_died_in_a_change(
     """It took the job for ended, and the change for a store that cannot be read."""
     monkeypatch.setattr(standalone, "TICK_S", 0.02)
     changed = ChangedJob(tmp_path)
-    changed.append(2)
-    job = changed.run(changed.query("counts", COUNTS))
-    changed.has_read_all()
-    job.stop()
-    job.wait(WAIT_S)
+    job = changed.run_and_stop(2, "counts", COUNTS)
     changed.close()
     root, plan, ticks = JobRoot(changed.root), job.plan, list[None]()
     root.claim(1_000_000)

@@ -28,7 +28,6 @@ from rstream.errors import StoreError
 from rstream.store.memory_blobs import MemoryBlobs
 from tests.support.changed_jobs import COUNTS, ChangedJob
 from tests.support.crashing_store import CrashingBlobs, DiedError, Life
-from tests.support.jobs import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,11 +55,7 @@ def contents(store: BlobStore, savepoint: Savepoint) -> dict[str, bytes]:
 
 def test_a_death_leaves_the_old_savepoint_or_the_new_one(tmp_path: Path) -> None:
     changed = ChangedJob(tmp_path)
-    changed.append(2)
-    job = changed.run(changed.query("counts", COUNTS))
-    changed.has_read_all()
-    job.stop()
-    job.wait(WAIT_S)
+    changed.run_and_stop(2, "counts", COUNTS)
     changed.close()
     store = open_store(changed.root)
     first = read_savepoint(store, STOP)

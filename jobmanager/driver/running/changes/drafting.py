@@ -280,8 +280,8 @@ def settings_before(root: JobRoot, savepoint: Savepoint) -> dict[str, Any]:
     """Return the job's settings at a savepoint.
 
     Raises:
-        ChangeRefusedError: its name is that of a savepoint from before a change, but it was taken
-            later, so it has the changed query.
+        ChangeRefusedError: a savepoint with this name is taken before a change, but this one was
+            taken later, so it has the changed query.
     """
     settings = read_json_document(root.store.get(f"{savepoint.folder}/{JOB}"))
     number = generation_after(savepoint.name)

@@ -74,11 +74,7 @@ def test_a_death_leaves_the_old_job_or_the_new_one(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed = ChangedJob(tmp_path)
-    changed.append(2)
-    job = changed.run(changed.query("counts", COUNTS))
-    changed.has_read_all()
-    job.stop()
-    job.wait(WAIT_S)
+    changed.run_and_stop(2, "counts", COUNTS)
     changed.close()
     new, life = changed.query("totals", TOTALS), Life()
     stopped, root = tmp_path / "stopped", tmp_path / "job"
@@ -125,11 +121,7 @@ def test_a_change_is_done_though_its_files_were_not_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed = ChangedJob(tmp_path)
-    changed.append()
-    job = changed.run(changed.query("counts", COUNTS))
-    changed.has_read_all()
-    job.stop()
-    job.wait(WAIT_S)
+    changed.run_and_stop(1, "counts", COUNTS)
     changed.close()
     stores: list[FilesStay] = []
 

@@ -166,11 +166,7 @@ def test_a_stopped_job_is_changed_where_it_stands(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     changed = ChangedJob(tmp_path)
-    changed.append(2)
-    job = changed.run(changed.query("counts", COUNTS))
-    changed.has_read_all()
-    job.stop()
-    job.wait(WAIT_S)
+    changed.run_and_stop(2, "counts", COUNTS)
     dropped = changed.query("dropped", f'{COUNTS}.select("key", m=ss.col("n"))')
     with pytest.raises(ChangeRefusedError, match="column 'n' of the output would be removed"):
         deploy(dropped, changed.root, yes=True)
