@@ -201,12 +201,14 @@ class Hub:
         """
         link = Link(write, peer, lambda: self._ended(peer, link))
         with self._lock:
+            is_late = self._is_closed
             old, self._links[peer] = self._links.get(peer), link
         if old is not None:
             old.close()
-        self._on_connect(peer)
         try:
-            link.receive(read, lambda message: self._on_message(peer, message))
+            if not is_late:
+                self._on_connect(peer)
+                link.receive(read, lambda message: self._on_message(peer, message))
         finally:
             link.close()
             self._ended(peer, link)
@@ -220,9 +222,9 @@ class Hub:
             raise DisconnectedError(peer)
 
     def close(self) -> None:
-        """Send all peers a goodbye. Their ends are not reported any more."""
-        self._is_closed = True
+        """Send all peers a goodbye, also those that connect later. Their ends are not reported."""
         with self._lock:
+            self._is_closed = True
             links = list(self._links.values())
         for link in links:
             link.close()

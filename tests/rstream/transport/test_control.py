@@ -188,6 +188,24 @@ def test_hub_reports_only_the_newest_link_of_a_peer() -> None:
     assert seen == expected
 
 
+def test_a_peer_that_connects_to_a_closed_hub_gets_a_goodbye_and_is_not_reported() -> None:
+    """Otherwise a host that starts while its job manager closes would wait for ever."""
+    events: list[str] = []
+    hub = Hub(lambda *_: events.append("message"), events.append, events.append)
+    hub.close()
+    out = Wire()
+
+    def read() -> bytes:
+        raise AssertionError("nothing is read from a peer that came too late")
+
+    hub.serve("late", out.write, read)
+    received = InOrder()
+    frames = [received.open(out.read())[1] for _ in range(2)]
+    assert frames == [b"\0", b"\2"]
+    assert not hub.peers
+    assert not events
+
+
 def test_a_peer_that_does_not_take_its_messages_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rstream.transport.control, "OUTBOX_MESSAGES_MAX", 2)
     stuck, gate = threading.Event(), threading.Event()
