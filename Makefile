@@ -13,7 +13,8 @@ CODE := streamscope.py streamscope_pytest.py rstream rvertex planner jobmanager
 LINTED := $(CODE) streamscope tests examples benchmarks docs
 # A test that ends its process fails the run at once: others would wait for it in vain. A worker has
 # tests that follow each other, so a fixture of a file is made once; idle workers take over.
-PYTEST := $(BIN)/python -m pytest -q --max-worker-restart=0
+PYTEST_OPTIONS := -q --max-worker-restart=0
+PYTEST := $(BIN)/python -m pytest $(PYTEST_OPTIONS)
 PARALLEL := --dist worksteal
 # Tests wait for disks, and for processes that start, die and are missed: three for two cores. Most
 # slow tests wait for hosts, brokers and time-outs: five for two cores.
@@ -53,7 +54,7 @@ live: setup  ## flights as they happen: broker, live job, failures, exactly-once
 
 test: setup  ## everything: lint, types, all tests
 	$(MAKE) -j 2 lint fast
-	DEPTH=$(SLOW_DEPTH) $(PYTEST) -n $(SLOW_WORKERS) $(PARALLEL) -m "spark or slow"
+	DEPTH=$(SLOW_DEPTH) $(BIN)/python -m tests.support.second_run $(PYTEST_OPTIONS) -n $(SLOW_WORKERS) $(PARALLEL) -m "spark or slow"
 
 check: $(STAMP) lint fast  ## the fast part: lint, types, tests without Spark
 
