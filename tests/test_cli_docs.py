@@ -1,6 +1,6 @@
 """The options in docs/cli.md are those of the command; ``--rewrite`` writes them again.
 
-Cannot catch: a wrong sentence above the mark.
+Not covered: a wrong sentence above the mark.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The code of CONTRIBUTING.md runs, and the files that it names exist.
 
-Cannot catch: a missing step.
+Not covered: a missing step.
 """
 
 from __future__ import annotations

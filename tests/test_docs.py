@@ -2,7 +2,7 @@
 
 Marked blocks of all pages run in one folder, with the files that any page shows. A ``console``
 block is a session in a shell; ``...`` stands for text that differs from run to run, and standard
-error is not shown. Cannot catch: a wrong sentence, or output that was pasted without a mark.
+error is not shown. Not covered: a wrong sentence, or output that was pasted without a mark.
 """
 
 from __future__ import annotations

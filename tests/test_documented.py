@@ -1,6 +1,6 @@
 """Packages and limits in documents and messages match the code.
 
-Cannot catch: a figure without the name of its limit.
+Not covered: a figure without the name of its limit.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The examples return what a plain DuckDB batch query over the same files returns.
 
-Cannot catch: errors of the Spark executor; tests/spark compares the two executors.
+Not covered: errors of the Spark executor; tests/spark compares the two executors.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The cost of an import: large libraries are imported only by the names that use them.
 
-Counts modules, because times depend on the machine. Cannot catch: one slow module.
+Counts modules, because times depend on the machine. Not covered: one slow module.
 """
 
 from __future__ import annotations

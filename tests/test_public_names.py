@@ -1,6 +1,6 @@
 """The public names in docs and scripts exist, and a foreign package is reported.
 
-Cannot catch: a name that exists and does something else.
+Not covered: a name that exists and does something else.
 """
 
 from __future__ import annotations

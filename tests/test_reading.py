@@ -1,6 +1,6 @@
 """The lines of docs/output.md that read an output, each with its tool, on real outputs.
 
-Cannot catch: other versions of these tools, and other readers.
+Not covered: other versions of these tools, and other readers.
 """
 
 from __future__ import annotations

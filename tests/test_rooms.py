@@ -1,6 +1,6 @@
 """The tree: rooms in order, imports in one direction, no import cycle, small folders.
 
-Cannot catch: a line in the wrong room, or an import hidden in a string.
+Not covered: a line in the wrong room, or an import hidden in a string.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The promises in docs/seeds.md and docs/exactly-once.md name tests and files that exist.
 
-Cannot catch: a test that does not show its promise.
+Not covered: a test that does not show its promise.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The house rules that a machine can check: imports, fences, determinism, sizes, errors, top level.
 
-Cannot catch: a clock or a set hidden behind a call into another library, or a bad name.
+Not covered: a clock or a set hidden behind a call into another library, or a bad name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The version policy has the numbers of the code, and the pins fit the allowed versions.
 
-Cannot catch: a stored format that changed without its number.
+Not covered: a stored format that changed without its number.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Partitions added to a topic after a job was planned: read while it runs, or when it resumes.
 
 Earlier output does not change (a delivery would reject that). New partitions are read from their
-start, and rows too late for emitted windows are counted. Cannot catch: brokers that give topics
+start, and rows too late for emitted windows are counted. Not covered: brokers that give topics
 ids.
 """
 

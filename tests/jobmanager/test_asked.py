@@ -1,6 +1,6 @@
 """Requests of users while job managers start and end: done, or rejected with the reason.
 
-Cannot catch: a store that shows a write late to other processes.
+Not covered: a store that shows a write late to other processes.
 """
 
 from __future__ import annotations

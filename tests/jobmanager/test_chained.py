@@ -1,6 +1,6 @@
 """Jobs that read the output of other jobs: the same result as one job that does both.
 
-Cannot catch: rare orders of failures (tests/sim).
+Not covered: rare orders of failures (tests/sim).
 """
 
 from __future__ import annotations

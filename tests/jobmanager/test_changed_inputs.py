@@ -1,6 +1,6 @@
 """What a resumed job reports about changes: input files, query file, release.
 
-Cannot catch: changes that file systems do not show (tests/rvertex/sources/test_versions.py).
+Not covered: changes that file systems do not show (tests/rvertex/sources/test_versions.py).
 """
 
 from __future__ import annotations

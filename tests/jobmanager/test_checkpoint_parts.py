@@ -1,6 +1,6 @@
 """Whole jobs whose checkpoints consist of parts: which are deleted, kept or damaged.
 
-Cannot catch: damage that keeps a 128-bit checksum.
+Not covered: damage that keeps a 128-bit checksum.
 """
 
 from __future__ import annotations

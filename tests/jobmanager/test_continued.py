@@ -1,6 +1,6 @@
 """Jobs continued day by day have the same output as one run over all files, item by item.
 
-Cannot catch: files that are written so slowly that two scans see the same half of one.
+Not covered: files that are written so slowly that two scans see the same half of one.
 """
 
 from __future__ import annotations

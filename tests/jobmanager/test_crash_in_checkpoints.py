@@ -5,7 +5,7 @@ the checkpoint that the log names and continues. Laws: every known checkpoint ca
 the state of its position; it is at or after the last acknowledged one; no name is used twice; after
 the next checkpoint, every remaining file is named by one.
 
-Cannot catch: a death of only the host or only the job manager (tests/sim).
+Not covered: a death of only the host or only the job manager (tests/sim).
 """
 
 from __future__ import annotations

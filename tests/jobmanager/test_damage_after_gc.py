@@ -1,6 +1,6 @@
 """A result that is damaged after ``gc`` has deleted everything it was computed from.
 
-Cannot catch: flipped bits (test_damage).
+Not covered: flipped bits (test_damage).
 """
 
 from __future__ import annotations

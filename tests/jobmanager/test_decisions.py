@@ -1,6 +1,6 @@
 """Decisions of the job manager that depend on a single line, each in a scene that shows it.
 
-Each was a planted bug that no other test detected. Cannot catch: how hosts follow instructions
+Each was a planted bug that no other test detected. Not covered: how hosts follow instructions
 (tests/sim).
 """
 

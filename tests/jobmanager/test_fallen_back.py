@@ -1,6 +1,6 @@
 """What a successor knows of discarded checkpoints, of retention and of names; pure.
 
-Cannot catch: files that are deleted before the reason is durable (tests/sim).
+Not covered: files that are deleted before the reason is durable (tests/sim).
 """
 
 from __future__ import annotations

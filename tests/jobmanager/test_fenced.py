@@ -1,6 +1,6 @@
 """A suspended job manager that was replaced ends with one message, after its hosts.
 
-Cannot catch: a Flight server that ignores a shutdown.
+Not covered: a Flight server that ignores a shutdown.
 """
 
 from __future__ import annotations

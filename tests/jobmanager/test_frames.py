@@ -1,6 +1,6 @@
 """Tables of the caller as inputs, and results as Arrow, pandas, Polars and Spark tables.
 
-Cannot catch: a cluster whose workers cannot read the folder that from_spark wrote.
+Not covered: a cluster whose workers cannot read the folder that from_spark wrote.
 """
 
 from __future__ import annotations

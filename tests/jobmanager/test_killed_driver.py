@@ -1,6 +1,6 @@
 """SIGKILL of the job manager, with all hosts in its process: ``resume`` gives the same items.
 
-Cannot catch: hosts that outlive their job manager (tests/spark).
+Not covered: hosts that outlive their job manager (tests/spark).
 """
 
 from __future__ import annotations

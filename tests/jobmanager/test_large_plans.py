@@ -1,6 +1,6 @@
 """For large plans the job manager skips some work without losing information.
 
-Cannot catch: costs, which ``make bench-thousand`` measures.
+Not covered: costs, which ``make bench-thousand`` measures.
 """
 
 from __future__ import annotations

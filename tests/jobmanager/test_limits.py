@@ -1,7 +1,7 @@
 """Every limit of a job is lowered until it takes effect: nothing waits or grows without bound.
 
 Limits that other test modules lower are not repeated here; the last test checks that every limit of
-:class:`JobConfig` and :class:`HostLimits` has a test. Cannot catch: a wait that has no limit.
+:class:`JobConfig` and :class:`HostLimits` has a test. Not covered: a wait that has no limit.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Rows of endless streams whose end is unknown reach the destination while the job runs.
 
-Cannot catch: failures.
+Not covered: failures.
 """
 
 from __future__ import annotations

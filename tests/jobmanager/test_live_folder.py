@@ -1,6 +1,6 @@
 """Jobs over folders that grow while they run: the result equals that of a batch.
 
-Cannot catch: an object store that lists a file before it is complete.
+Not covered: an object store that lists a file before it is complete.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Time-bounded joins of two topics while both grow and the job is cancelled.
 
-Cannot catch: kills of workers and of the driver; ``python -m tests.kills --only near`` does them.
+Not covered: kills of workers and of the driver; ``python -m tests.kills --only near`` does them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Jobs over topics of a real broker while they grow: the result equals that of a batch.
 
-Cannot catch: losses of a killed broker, and brokers that give topics ids.
+Not covered: losses of a killed broker, and brokers that give topics ids.
 """
 
 from __future__ import annotations

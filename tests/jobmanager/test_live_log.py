@@ -1,6 +1,6 @@
 """Jobs over logs while rows are pushed: the result equals that over all rows at once.
 
-Cannot catch: the intake server (tests/jobmanager/intake).
+Not covered: the intake server (tests/jobmanager/intake).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 For bad records, recreated topics and unreachable brokers see test_live_kafka, for truncated files
 test_live_folder, for repeating producers the intake tests.
 
-Cannot catch: retention that removes records while they are fetched (the reader's own tests).
+Not covered: retention that removes records while they are fetched (the reader's own tests).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The service answers each call differently, so the use of a second answer would show.
 
-Cannot catch: kills between two operations of the store (tests/rvertex/checkpoint).
+Not covered: kills between two operations of the store (tests/rvertex/checkpoint).
 """
 
 from __future__ import annotations

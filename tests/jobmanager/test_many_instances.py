@@ -1,7 +1,7 @@
 """Random histories of jobs with replicas, twins, drains, replay and takeovers: every job ends.
 
 The model (model.py) deletes what the job manager releases, so anything that a strategy still needs
-would be missing. Cannot catch: wrong contents (tests/sim), or needless recomputation.
+would be missing. Not covered: wrong contents (tests/sim), or needless recomputation.
 """
 
 from __future__ import annotations

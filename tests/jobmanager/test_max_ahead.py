@@ -1,6 +1,6 @@
 """Rows too far ahead of the clock are bad with ``max_ahead``; they do not make later rows late.
 
-Cannot catch: a host whose clock is wrong by more than ``max_ahead``.
+Not covered: a host whose clock is wrong by more than ``max_ahead``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """NOT NULL columns and bounded texts: only the violating rows are reported.
 
-Cannot catch: messages of a broker (tests of the Kafka source have the decoder).
+Not covered: messages of a broker (tests of the Kafka source have the decoder).
 """
 
 from __future__ import annotations

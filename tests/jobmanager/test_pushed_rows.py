@@ -1,6 +1,6 @@
 """Queries over a log of pushed rows: they read the rows of the planning time, by any time column.
 
-Cannot catch: a log that grows while a job follows it.
+Not covered: a log that grows while a job follows it.
 """
 
 from __future__ import annotations

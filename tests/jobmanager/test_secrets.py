@@ -1,7 +1,7 @@
 """Planted secrets appear only where the query itself stores them.
 
 A job delivers to servers that are not there, with passwords of all kinds. Then its root, its
-status, its logs, its messages and the output of the command are searched. Cannot catch: what a
+status, its logs, its messages and the output of the command are searched. Not covered: what a
 user's own code prints.
 """
 

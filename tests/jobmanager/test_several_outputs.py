@@ -1,6 +1,6 @@
 """Jobs with several outputs: shared sources and stages run once, each output is complete.
 
-Cannot catch: a store that fails between completing two outputs; jobs in tests/sim have one output.
+Not covered: a store that fails between completing two outputs; jobs in tests/sim have one output.
 """
 
 from __future__ import annotations

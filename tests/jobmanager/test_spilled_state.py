@@ -1,6 +1,6 @@
 """Whole jobs whose state exceeds memory: the same output items, also after a resume.
 
-Cannot catch: memory that grows in a process of its own (``benchmarks/bench_state.py`` measures it).
+Not covered: memory that grows in a process of its own (``benchmarks/bench_state.py`` measures it).
 """
 
 from __future__ import annotations

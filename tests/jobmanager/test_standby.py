@@ -1,6 +1,6 @@
 """One of several standbys continues a job whose driver was killed.
 
-Cannot catch: a driver on another machine, which counts as dead when its status is old (tests of
+Not covered: a driver on another machine, which counts as dead when its status is old (tests of
 :mod:`jobmanager.storage.liveness`).
 """
 

@@ -1,7 +1,7 @@
 """Whole jobs on stores that fail, fill up, vanish or are slow: the right result or a clear error.
 
 The job either recovers, or fails with one message that names the store; ``resume`` then gives the
-result of an undisturbed run. Cannot catch: a store that loses acknowledged writes.
+result of an undisturbed run. Not covered: a store that loses acknowledged writes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Jobs of former releases continue with this one, and stored records may have unknown fields.
 
-Cannot catch: state of operators that the stored queries do not use.
+Not covered: state of operators that the stored queries do not use.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Whole jobs recovered by replay and by replication: hosts are cut off, results are the same.
 
-Cannot catch: processes that are killed (tests/spark); rare orders of events (tests/sim).
+Not covered: processes that are killed (tests/spark); rare orders of events (tests/sim).
 """
 
 from __future__ import annotations

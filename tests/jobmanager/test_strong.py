@@ -3,7 +3,7 @@
 Each run has another output, so none is expected. Instead, the items that a subscriber got while
 hosts were cut off are compared, one by one, with the durable output.
 
-Cannot catch: two instances that overlap in one store call
+Not covered: two instances that overlap in one store call
 (tests/rvertex/checkpoint/test_productions.py).
 """
 

@@ -4,7 +4,7 @@ The first one keeps more for running instances. A successor assumes that none ru
 checkpoint may be later. Both must still reject the same announcements, or the successor keeps what
 its predecessor has deleted.
 
-Cannot catch: files that are deleted before the reason is durable (tests/sim).
+Not covered: files that are deleted before the reason is durable (tests/sim).
 """
 
 from __future__ import annotations

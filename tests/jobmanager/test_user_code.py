@@ -1,6 +1,6 @@
 """Jobs with user code: each policy for poison events, with lost hosts and stopped drivers.
 
-Cannot catch: rare orders of failures (tests/sim).
+Not covered: rare orders of failures (tests/sim).
 """
 
 from __future__ import annotations

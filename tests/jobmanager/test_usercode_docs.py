@@ -3,7 +3,7 @@
 Each block is also a separate test: it gets the first block, and the functions and classes of the
 blocks above it.
 
-Cannot catch: a wrong sentence between the blocks.
+Not covered: a wrong sentence between the blocks.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``delay="auto"``: for files with rows in any order, no row is late and all are sorted.
 
-Cannot catch: the cost over real files (benchmarks), and files that change while a job runs but keep
+Not covered: the cost over real files (benchmarks), and files that change while a job runs but keep
 their time order.
 """
 

@@ -1,7 +1,7 @@
 """Small worked examples in the style of other engines' documentation, with our own rows.
 
 The rules are theirs, the rows and numbers are ours. If this engine differs on purpose, ``differs``
-explains how, and the rows are this engine's result. Cannot catch: a misread rule; effects between
+explains how, and the rows are this engine's result. Not covered: a misread rule; effects between
 processes, since all plans run in one thread.
 """
 

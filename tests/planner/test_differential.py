@@ -1,7 +1,7 @@
 """Random expressions, windows and joins against DuckDB, in the fluent interface and in SQL.
 
 ``DIFFERENTIAL_SEED`` selects other cases, ``DEPTH`` more of them. Intended differences are in
-"Where this differs" of SQL.md, and handled in tests/support. Cannot catch: queries that the
+"Where this differs" of SQL.md, and handled in tests/support. Not covered: queries that the
 generator cannot write, and mistakes of both engines.
 """
 

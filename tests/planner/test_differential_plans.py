@@ -1,6 +1,6 @@
 """Random windows and joins against DuckDB, in the fluent interface and in SQL.
 
-Cannot catch: late events and cuttings (tests/planner/test_random_plans.py has them).
+Not covered: late events and cuttings (tests/planner/test_random_plans.py has them).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Keys of two types are compared in a column of their own: the user's columns do not change.
 
-Cannot catch: two numbers that are equal in the common type (2**53 + 1 as a double); expressions
+Not covered: two numbers that are equal in the common type (2**53 + 1 as a double); expressions
 compare them in the same way.
 """
 

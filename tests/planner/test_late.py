@@ -1,6 +1,6 @@
 """Late rows: the stream and the batch find the same rows late, also with an estimated delay.
 
-Cannot catch: a mistake in the shared definition; tests/rvertex/vertex/test_reorder.py has a per-row
+Not covered: a mistake in the shared definition; tests/rvertex/vertex/test_reorder.py has a per-row
 model.
 """
 

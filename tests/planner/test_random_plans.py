@@ -1,6 +1,6 @@
 """Random queries: whatever the optimizer does, the result equals that of nested loops.
 
-Cannot catch: errors in expressions (both sides share them), late events.
+Not covered: errors in expressions (both sides share them), late events.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The situations are those of Trill's query-writing guide and of its tests of snapshots, quantized
 windows, stitch, chop, clip, extension and anti joins; the events are our own. If a convention
-differs, the case shows how to write theirs. Cannot catch: CTIs, and the order of equal starts; see
+differs, the case shows how to write theirs. Not covered: CTIs, and the order of equal starts; see
 the operator tests.
 """
 

@@ -1,6 +1,6 @@
 """Lifetime operators, clips, stitches and outer joins as users write them, with their results.
 
-Cannot catch: anything about Spark, which runs the same vertices.
+Not covered: anything about Spark, which runs the same vertices.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Timers and ``ctx.at_end`` at any parallelism, cut and restore, against a loop per key.
 
 The loop knows the last finite CTI of all sources, which every vertex behind an exchange gets.
-Cannot catch: a source whose own CTIs differ with its number of partitions (late rows, estimates).
+Not covered: a source whose own CTIs differ with its number of partitions (late rows, estimates).
 """
 
 from __future__ import annotations

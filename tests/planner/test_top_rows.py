@@ -1,6 +1,6 @@
 """The first rows of a key, against Python's sort at every instant, with any cuts and parallelism.
 
-Cannot catch: errors of the batch, which ``tests/spark`` checks.
+Not covered: errors of the batch, which ``tests/spark`` checks.
 """
 
 from __future__ import annotations

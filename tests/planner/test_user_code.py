@@ -1,6 +1,6 @@
 """Checks of user code: what cannot be sent, what cannot be repeated, and what can.
 
-Cannot catch: unrepeatable code inside a library or behind a name built at run time.
+Not covered: unrepeatable code inside a library or behind a name built at run time.
 """
 
 from __future__ import annotations

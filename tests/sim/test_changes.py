@@ -1,6 +1,6 @@
 """Jobs that users rescale, deploy, save and roll back, with faults: the result never changes.
 
-Cannot catch: effects of real threads and processes between two steps, and real destinations
+Not covered: effects of real threads and processes between two steps, and real destinations
 (``tests/jobmanager/driver/changes``, ``python -m tests.kills --changes``).
 """
 

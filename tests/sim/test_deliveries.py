@@ -4,7 +4,7 @@ The faults are lost answers, processes that die or sleep between any two calls, 
 destination, rival deliveries, and all faults of the job itself. More seeds: ``python -m tests.sim
 --live --deliver --runs n --seed s``; the planted bugs are in :mod:`tests.sim.delivery_mutants`.
 
-Cannot catch: behaviour of real destinations (tests/rvertex/sinks), and of real threads between two
+Not covered: behaviour of real destinations (tests/rvertex/sinks), and of real threads between two
 calls of the store, the clock or the destination.
 """
 

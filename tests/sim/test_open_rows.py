@@ -2,7 +2,7 @@
 
 More seeds: ``python -m tests.sim --open-rows --deliver --runs n --seed s``.
 
-Cannot catch: the handling of records by a broker or a database (tests/jobmanager/delivery).
+Not covered: the handling of records by a broker or a database (tests/jobmanager/delivery).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Jobs over a user's query: a healthy one breaks no law, a planted bug does; runs are repeatable.
 
-Cannot catch: a bug that no failure reveals; ``assert_deterministic`` searches for these.
+Not covered: a bug that no failure reveals; ``assert_deterministic`` searches for these.
 """
 
 from __future__ import annotations

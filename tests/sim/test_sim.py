@@ -1,6 +1,6 @@
 """Whole jobs under a seeded scheduler with faults: no law is broken.
 
-Cannot catch: effects of real threads between two steps of one process, and the transports
+Not covered: effects of real threads between two steps of one process, and the transports
 themselves (Flight, fsspec, Spark), whose interfaces are simulated. ``make sim RUNS=n SEED=s`` runs
 more seeds; ``make sim-mutants`` shows that the laws detect planted bugs.
 """

@@ -1,7 +1,7 @@
 """Jobs under all faults whose state does not fit: no memory budget, and limits of a few rows.
 
 Keyed processes and ``deduplicate`` keep their keys on scratch, windows their rows. Planted bugs of
-the spilled runs are detected. Cannot catch: a full disk (tests/rvertex/state).
+the spilled runs are detected. Not covered: a full disk (tests/rvertex/state).
 """
 
 from __future__ import annotations

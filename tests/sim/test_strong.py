@@ -1,6 +1,6 @@
 """Simulated jobs with half of the vertices strong: all faults, and no broken law.
 
-Their code is repeatable, so the result is known. Cannot catch: code with another result each time
+Their code is repeatable, so the result is known. Not covered: code with another result each time
 (tests/rvertex/checkpoint/test_productions.py).
 """
 

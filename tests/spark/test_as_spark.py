@@ -1,7 +1,7 @@
 """Each function computes in the dialect spark as in Spark SQL, over random rows with edges.
 
 Spark computes all calls in one job without ANSI mode. So a call that is an error here is null
-there. Cannot catch: errors of one engine only; fractions that differ after the 12th digit.
+there. Not covered: errors of one engine only; fractions that differ after the 12th digit.
 """
 
 from __future__ import annotations

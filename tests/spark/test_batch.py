@@ -1,6 +1,6 @@
 """Every operator, and whole queries, as a stream and as a Spark batch.
 
-Cannot catch: an error that both share (such as one in the source readers), or the order of rows.
+Not covered: an error that both share (such as one in the source readers), or the order of rows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The SQL functions of the catalogue, as a stream and as Spark SQL compute them.
 
-Cannot catch: an error that both share; the catalogue itself is compared with DuckDB.
+Not covered: an error that both share; the catalogue itself is compared with DuckDB.
 """
 
 from __future__ import annotations

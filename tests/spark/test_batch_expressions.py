@@ -1,6 +1,6 @@
 """Every expression, as a stream and as Spark SQL evaluate it.
 
-Cannot catch: an error that both share; patterns that RE2 and Java interpret differently.
+Not covered: an error that both share; patterns that RE2 and Java interpret differently.
 """
 
 from __future__ import annotations

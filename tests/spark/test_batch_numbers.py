@@ -1,6 +1,6 @@
 """Numbers at the limits of their types, as a stream and as Spark SQL compute them.
 
-Cannot catch: an error that both share; for these there is Python's arithmetic in ``tests/planner``
+Not covered: an error that both share; for these there is Python's arithmetic in ``tests/planner``
 and ``tests/rvertex``.
 """
 

@@ -1,6 +1,6 @@
 """A branch and a canary of a live job, all on Spark hosts in processes of their own.
 
-Cannot catch: a cluster with several machines.
+Not covered: a cluster with several machines.
 """
 
 from __future__ import annotations

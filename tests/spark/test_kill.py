@@ -1,6 +1,6 @@
 """SIGKILL anywhere: the output is the same sequence, item by item.
 
-Cannot catch: rare orders of messages.
+Not covered: rare orders of messages.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The Java process of a job on Spark is killed: one message, a status, and a resume.
 
-Cannot catch: a Java process that hangs instead.
+Not covered: a Java process that hangs instead.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each case is a separate process, because a process has only one Spark.
 
-Cannot catch: a cluster that spark-submit sends the driver to.
+Not covered: a cluster that spark-submit sends the driver to.
 """
 
 from __future__ import annotations

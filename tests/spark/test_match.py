@@ -1,6 +1,6 @@
 """Row patterns in Spark: the batch returns the same rows as the stream.
 
-Cannot catch: rules of matching (see ``tests/rvertex/operators/test_match_patterns.py``).
+Not covered: rules of matching (see ``tests/rvertex/operators/test_match_patterns.py``).
 """
 
 from __future__ import annotations

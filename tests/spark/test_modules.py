@@ -1,6 +1,6 @@
 """Modules of the user on a cluster whose workers have another module path than the driver.
 
-Separate processes start and resume each job. Cannot catch: workers on other machines.
+Separate processes start and resume each job. Not covered: workers on other machines.
 """
 
 from __future__ import annotations

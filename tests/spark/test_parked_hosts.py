@@ -1,6 +1,6 @@
 """Processes of hosts survive a rescale: no others are started, unless one died meanwhile.
 
-Cannot catch: a process that dies between two messages of its connection (tests/sim).
+Not covered: a process that dies between two messages of its connection (tests/sim).
 """
 
 from __future__ import annotations

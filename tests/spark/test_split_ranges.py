@@ -1,6 +1,6 @@
 """The hot range of a live job on Spark is split, joined again, and saved while it runs.
 
-Cannot catch: how long the output pauses (benchmarks/bench_rescale.py).
+Not covered: how long the output pauses (benchmarks/bench_rescale.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """User code in a batch: equal results, poison events included, and clear errors.
 
-Cannot catch: functions whose result depends on Spark's batches.
+Not covered: functions whose result depends on Spark's batches.
 """
 
 from __future__ import annotations

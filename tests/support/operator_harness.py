@@ -14,7 +14,7 @@ if it got some earlier items, as after another operator that is being rebuilt. I
 declares that it does not delay CTIs (``holds_ctis``), they must be the same without any event:
 ``ctx.at_end`` must not depend on which rows share a vertex.
 
-Cannot catch: a result with the same error for every cut, which the naive evaluators
+Not covered: a result with the same error for every cut, which the naive evaluators
 (``tests/support/naive.py``) detect. Source: Jet's and Trill's operator tests.
 """
 

@@ -2,7 +2,7 @@
 
 The disk keeps only what was synced: a file's content at its last sync, and a folder's names at its
 last sync. Content in a buffer of the process does not count, since it is read from the file system
-at the moment of the sync. Cannot catch: a disk that reports a sync that it has not done.
+at the moment of the sync. Not covered: a disk that reports a sync that it has not done.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """assert_deterministic: all planted bugs are detected; healthy queries raise no alarm.
 
-Cannot catch: a bug that needs other rows.
+Not covered: a bug that needs other rows.
 """
 
 from __future__ import annotations

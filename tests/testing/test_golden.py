@@ -1,6 +1,6 @@
 """Golden results of recorded streams, and the plugin that rewrites them.
 
-Cannot catch: a golden file that was wrong when it was written.
+Not covered: a golden file that was wrong when it was written.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """TestStream: a query fed by hand returns what a job returns, and failed expectations explain.
 
-Cannot catch: a wrong operator; every query here runs the real ones.
+Not covered: a wrong operator; every query here runs the real ones.
 """
 
 from __future__ import annotations

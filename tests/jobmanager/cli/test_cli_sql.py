@@ -1,6 +1,6 @@
 """``jobmanager sql`` and related verbs: a SQL file runs like a Python file.
 
-Cannot catch: errors on Spark only; the verb is ``run`` under another name.
+Not covered: errors on Spark only; the verb is ``run`` under another name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The unit files, manifests and the start script of docs/howto/deploying work unchanged.
 
-Cannot catch: errors that only a Kubernetes cluster reports, such as a missing storage class.
+Not covered: errors that only a Kubernetes cluster reports, such as a missing storage class.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``list`` distinguishes jobs from unreadable folders.
 
-Cannot catch: unreadable folders of other users, if the tests run as root.
+Not covered: unreadable folders of other users, if the tests run as root.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``logs`` prints the history of a job.
 
-Cannot catch: a kind of notice for which ``logs`` has no line.
+Not covered: a kind of notice for which ``logs`` has no line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The command as a user meets it: results, JSON, and one message for every mistake.
 
 Most tests call it in this process; tests of signals, of Java and of several processes start real
-ones. Cannot catch: the look on a terminal (test_view.py renders it).
+ones. Not covered: the look on a terminal (test_view.py renders it).
 """
 
 from __future__ import annotations

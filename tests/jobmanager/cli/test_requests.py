@@ -1,6 +1,6 @@
 """The verbs ``stop``, ``drain`` and ``deploy``: their replies in each state of a job.
 
-Cannot catch: how a job handles the request (tests/jobmanager/driver/test_stop.py).
+Not covered: how a job handles the request (tests/jobmanager/driver/test_stop.py).
 """
 
 from __future__ import annotations

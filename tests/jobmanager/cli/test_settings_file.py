@@ -1,6 +1,6 @@
 """Options from a file and from the environment, and which of them takes precedence.
 
-Cannot catch: an option that the verb changes after reading it.
+Not covered: an option that the verb changes after reading it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``show`` prints the rows of an output. Cannot catch: its look on a narrow terminal."""
+"""``show`` prints the rows of an output. Not covered: its look on a narrow terminal."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Open rows are delivered at their start: an upserted table has the valid rows at each commit.
 
-Cannot catch: failures (tests/rvertex/sinks, tests/jobmanager/delivery).
+Not covered: failures (tests/rvertex/sinks, tests/jobmanager/delivery).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Jobs that deliver into a topic while they run: committed records equal the job's output.
 
-Cannot catch: Spark hosts (tests/spark), or a broker that loses acknowledged records.
+Not covered: Spark hosts (tests/spark), or a broker that loses acknowledged records.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Jobs that deliver into PostgreSQL while drivers and the server are killed.
 
-Cannot catch: Spark hosts (tests/spark), or a server that loses power.
+Not covered: Spark hosts (tests/spark), or a server that loses power.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A job delivers to every destination that needs no service, and to a PostgreSQL server.
 
-Cannot catch: failures (tests/rvertex/sinks, tests/jobmanager/delivery).
+Not covered: failures (tests/rvertex/sinks, tests/jobmanager/delivery).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The delivery of one partition: each row once, in order, and never after a different history.
 
-Cannot catch: errors of real destinations (tests/rvertex/sinks), or a killed process.
+Not covered: errors of real destinations (tests/rvertex/sinks), or a killed process.
 """
 
 from __future__ import annotations

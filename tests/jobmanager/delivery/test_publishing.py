@@ -1,6 +1,6 @@
 """A result replaces a folder atomically: readers see all old rows or all new rows.
 
-Cannot catch: a power loss during the replacement.
+Not covered: a power loss during the replacement.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A result replaces a folder in an object store once, wherever its process dies.
 
-Cannot catch: readers during the copy, which see a part of the rows.
+Not covered: readers during the copy, which see a part of the rows.
 """
 
 from __future__ import annotations

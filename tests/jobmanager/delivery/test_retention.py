@@ -1,6 +1,6 @@
 """Output is deleted after its retention, once no reader needs it.
 
-Cannot catch: rows that a reader of the Parquet folder misses, because no delivery represents it.
+Not covered: rows that a reader of the Parquet folder misses, because no delivery represents it.
 """
 
 from __future__ import annotations

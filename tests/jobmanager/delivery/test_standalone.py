@@ -1,6 +1,6 @@
 """``jobmanager deliver``: for finished jobs, beside other deliveries, and again from a position.
 
-Cannot catch: a job that runs on another machine.
+Not covered: a job that runs on another machine.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A subscription continues across changes of its job, without gaps and repeats.
 
-Cannot catch: a subscriber in another process (tests/jobmanager/delivery/test_standalone.py).
+Not covered: a subscriber in another process (tests/jobmanager/delivery/test_standalone.py).
 """
 
 from __future__ import annotations

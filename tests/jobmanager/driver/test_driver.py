@@ -1,6 +1,6 @@
 """The driver with fake hosts, stores and clocks: its reactions to time and failures.
 
-Cannot catch: behaviour of real hosts, stores and connections (test_job.py, tests/sim, tests/spark).
+Not covered: behaviour of real hosts, stores and connections (test_job.py, tests/sim, tests/spark).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Topics that get partitions while a job runs: which are added although brokers are unreachable.
 
-Cannot catch: the rows of these partitions (tests/sim, tests/jobmanager/test_added_partitions.py).
+Not covered: the rows of these partitions (tests/sim, tests/jobmanager/test_added_partitions.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A job reports its positions to the logs that it reads, so their retention keeps what it needs.
 
-Cannot catch: whether a resume needs more than the reported rows (tests/sim, test_live_log).
+Not covered: whether a resume needs more than the reported rows (tests/sim, test_live_log).
 """
 
 from __future__ import annotations

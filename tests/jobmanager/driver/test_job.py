@@ -1,6 +1,6 @@
 """Whole jobs on threads of this process: the output is always the same sequence of items.
 
-Cannot catch: effects between processes (tests/spark), and rare orders of messages (tests/sim).
+Not covered: effects between processes (tests/spark), and rare orders of messages (tests/sim).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which output items the deliveries and subscriptions of a driver still need.
 
-Cannot catch: what retention then deletes (tests/jobmanager/delivery/test_retention.py).
+Not covered: what retention then deletes (tests/jobmanager/delivery/test_retention.py).
 """
 
 from __future__ import annotations

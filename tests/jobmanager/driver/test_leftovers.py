@@ -1,6 +1,6 @@
 """Checkpoint files that dead hosts leave behind, and when a driver deletes them.
 
-Cannot catch: deleting a file that is still needed (tests/sim, test_crash_in_checkpoints.py).
+Not covered: deleting a file that is still needed (tests/sim, test_crash_in_checkpoints.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reports of late rows name the source, the numbers, and a sufficient delay.
 
-Cannot catch: whether the text is clear.
+Not covered: whether the text is clear.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A column that appears later in a growing folder is reported, though no stage reads it.
 
-Cannot catch: columns after the first few MB of a JSON file.
+Not covered: columns after the first few MB of a JSON file.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A driver's upkeep of its root at each tick: its order, and which files it deletes.
 
-Cannot catch: a driver that does not call it (``tests/sim`` does).
+Not covered: a driver that does not call it (``tests/sim`` does).
 """
 
 from __future__ import annotations

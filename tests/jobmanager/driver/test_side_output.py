@@ -1,6 +1,6 @@
 """Side outputs of whole jobs: their place, their readers, and who must not read them.
 
-Cannot catch: rare orders of failures (tests/sim).
+Not covered: rare orders of failures (tests/sim).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A stopped and resumed job gives the result of an undisturbed one, and continues where it stopped.
 
-Cannot catch: a kill while it stops (tests/sim, fault ``stop``).
+Not covered: a kill while it stops (tests/sim, fault ``stop``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Live output: each item once and in order while it is written, also if its writers fail.
 
-Cannot catch: a killed process (tests/spark), or that output is late.
+Not covered: a killed process (tests/spark), or that output is late.
 """
 
 from __future__ import annotations

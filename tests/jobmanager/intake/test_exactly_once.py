@@ -1,6 +1,6 @@
 """The server is killed again and again while producers post: the log has each row number once.
 
-Cannot catch: a loss of power (tests/rstream/store/test_local_files.py).
+Not covered: a loss of power (tests/rstream/store/test_local_files.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Behaviour of Flight only: many batches in a call, ordered answers, silence, the end.
 
-Cannot catch: clients other than pyarrow's; a producer whose machine loses power.
+Not covered: clients other than pyarrow's; a producer whose machine loses power.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Flight calls: their number, which are silent, and that their connections can be ended.
 
-Cannot catch: a peer address in another gRPC format (a proxy's, a Unix socket's).
+Not covered: a peer address in another gRPC format (a proxy's, a Unix socket's).
 """
 
 from __future__ import annotations

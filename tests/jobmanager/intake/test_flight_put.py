@@ -1,6 +1,6 @@
 """A Flight call checks each batch that it receives.
 
-Cannot catch: pyarrow's own processing of a batch before the check.
+Not covered: pyarrow's own processing of a batch before the check.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compressed bodies are read in pieces of any size, and never grow beyond the limit.
 
-Cannot catch: the time for many of them.
+Not covered: the time for many of them.
 """
 
 from __future__ import annotations

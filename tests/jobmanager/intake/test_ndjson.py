@@ -1,6 +1,6 @@
 """Bodies of posts: every type in its JSON form, and an error for a bad row names line and column.
 
-Cannot catch: an Arrow stream whose compressed buffers claim to be huge.
+Not covered: an Arrow stream whose compressed buffers claim to be huge.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Tests of common behaviour use HTTP and Flight; ``test_flight.py`` has the tests of Flight alone.
 
-Cannot catch: changes that a proxy in front of it makes.
+Not covered: changes that a proxy in front of it makes.
 """
 
 from __future__ import annotations

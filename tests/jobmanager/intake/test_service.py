@@ -1,6 +1,6 @@
 """The intake service without a protocol: free space, answers, and the batches of one call.
 
-Cannot catch: errors in HTTP and Flight (test_server, test_flight).
+Not covered: errors in HTTP and Flight (test_server, test_flight).
 """
 
 from __future__ import annotations

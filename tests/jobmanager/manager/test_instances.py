@@ -1,6 +1,6 @@
 """Whole jobs whose instances join and retire: drains, stragglers and lost hosts, on threads.
 
-Cannot catch: what happens between processes (tests/spark), or at every moment (tests/sim).
+Not covered: what happens between processes (tests/spark), or at every moment (tests/sim).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Instances that join and retire: replicas, twins of stragglers, drains; with and without failures.
 
-Golden transcripts as in test_manager. What this cannot catch: how readers and newcomers act on
+Golden transcripts as in test_manager. Not covered: how readers and newcomers act on
 instructions (tests/jobmanager/driver/test_job.py, tests/sim, tests/spark).
 """
 

@@ -1,6 +1,6 @@
 """The job manager's answers to hosts with live sources: leases, and which clock idle logs follow.
 
-Cannot catch: how hosts act on them (tests/sim runs live jobs).
+Not covered: how hosts act on them (tests/sim runs live jobs).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Partitions that a live log gets while its job runs: which vertices restart, and with what.
 
-Cannot catch: how the vertices read them (tests/sim, tests/jobmanager/test_added_partitions.py).
+Not covered: how the vertices read them (tests/sim, tests/jobmanager/test_added_partitions.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A savepoint of a running job: checkpoints are requested readers first, and then protected.
 
-Cannot catch: whether a job that starts from them returns the same rows (test_savepoints.py).
+Not covered: whether a job that starts from them returns the same rows (test_savepoints.py).
 """
 
 from __future__ import annotations

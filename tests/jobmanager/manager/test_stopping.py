@@ -1,6 +1,6 @@
 """A stop: every vertex is asked for a checkpoint, and the job ends when all have answered.
 
-Cannot catch: whether a resume gives the same result (test_stop.py of the driver, tests/sim).
+Not covered: whether a resume gives the same result (test_stop.py of the driver, tests/sim).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An unreachable store: the job waits, reports it, continues, and fails only after a limit.
 
-Cannot catch: how hosts react to a failing store (tests/jobmanager/test_store_faults.py).
+Not covered: how hosts react to a failing store (tests/jobmanager/test_store_faults.py).
 """
 
 from __future__ import annotations

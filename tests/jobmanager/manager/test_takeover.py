@@ -1,6 +1,6 @@
 """What a successor restores from a copy of a job's state, and that stale notices change nothing.
 
-Cannot catch: whether a successor needs more (tests/sim).
+Not covered: whether a successor needs more (tests/sim).
 """
 
 from __future__ import annotations

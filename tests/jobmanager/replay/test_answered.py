@@ -1,6 +1,6 @@
 """Lineage, bisection and capsules of jobs with lookups use recorded answers and make no call.
 
-Cannot catch: answers from before a change of the job.
+Not covered: answers from before a change of the job.
 """
 
 from __future__ import annotations

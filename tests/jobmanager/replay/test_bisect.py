@@ -1,6 +1,6 @@
 """Bisection of several wrong rows, and of rows that are incomplete before the end of the input.
 
-Cannot catch: which of several items a user would call the cause, if a row is wrong, right and wrong
+Not covered: which of several items a user would call the cause, if a row is wrong, right and wrong
 again.
 """
 

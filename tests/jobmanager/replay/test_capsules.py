@@ -1,6 +1,6 @@
 """Bisection to an input item or a version; capsules open without the root.
 
-Cannot catch: a machine with another release or another Python.
+Not covered: a machine with another release or another Python.
 """
 
 from __future__ import annotations

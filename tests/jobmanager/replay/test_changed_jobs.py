@@ -1,6 +1,6 @@
 """Replay, lineage, difference and state of jobs that were rescaled or got another query.
 
-Cannot catch: changes whose first checkpoints were deleted by a running job (``--retain``).
+Not covered: changes whose first checkpoints were deleted by a running job (``--retain``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every command of docs/howto/debug-by-replay.md prints what the page shows, in one folder.
 
-Cannot catch: the configuration for an IDE, which no test runs.
+Not covered: the configuration for an IDE, which no test runs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Versions of a query over the same recorded input: the number of changed rows is exact.
 
-Cannot catch: keys that a user did not expect.
+Not covered: keys that a user did not expect.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Vertices of jobs over live logs are replayed from recorded decisions and retained rows.
 
-Cannot catch: a broker that has deleted rows meanwhile (tests of live Kafka start one).
+Not covered: a broker that has deleted rows meanwhile (tests of live Kafka start one).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Results whose rows are emitted at their start: lineage, changes, and the table at a time.
 
-Cannot catch: joins of several such tables.
+Not covered: joins of several such tables.
 """
 
 from __future__ import annotations

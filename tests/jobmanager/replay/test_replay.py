@@ -1,6 +1,6 @@
 """A vertex is replayed: equal digests, the first difference, stops in pdb.
 
-Cannot catch: what an IDE's debugger does with ``sys.breakpointhook``.
+Not covered: what an IDE's debugger does with ``sys.breakpointhook``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Replay, audit and lineage of jobs whose state was spilled to disk, without their scratch folder.
 
-Cannot catch: state that does not fit into the memory of the replaying process.
+Not covered: state that does not fit into the memory of the replaying process.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The code in a capsule runs and holds no secret.
 
-Cannot catch: a secret composed of texts whose names do not reveal it.
+Not covered: a secret composed of texts whose names do not reveal it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The state of a job at a time, at and between checkpoints: windows, join rows, keys.
 
-Cannot catch: state of a live source, which cannot be replayed.
+Not covered: state of a live source, which cannot be replayed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Lineage: the rows that make an output row, checked by a job over these rows alone.
 
-Cannot catch: another smallest set of rows that a user would find more natural.
+Not covered: another smallest set of rows that a user would find more natural.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Garbage collection: the seed's GC(o, m).
 
-What it cannot catch: deletion before the log is durable (see test_driver).
+Not covered: deletion before the log is durable (see test_driver).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Implausible times are reported while a job runs: far ahead, or in another unit.
 
-Cannot catch: a row that is less than a day ahead.
+Not covered: a row that is less than a day ahead.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Spare hosts: lost vertices go to an idle host at once, and replicas run on different hosts.
 
-Cannot catch: whether an idle host is faster than a new one (``make bench-recovery``).
+Not covered: whether an idle host is faster than a new one (``make bench-recovery``).
 """
 
 from __future__ import annotations

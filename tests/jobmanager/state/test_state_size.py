@@ -1,4 +1,4 @@
-"""The formatting of state sizes. Cannot catch: numbers that a host reports wrongly."""
+"""The formatting of state sizes. Not covered: numbers that a host reports wrongly."""
 
 from __future__ import annotations
 

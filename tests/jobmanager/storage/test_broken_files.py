@@ -1,6 +1,6 @@
 """Every file of a root, damaged in every way, and every command on it: one message, no traceback.
 
-A cancelled job and a finished one are made; each case damages a copy. Cannot catch: damage to two
+A cancelled job and a finished one are made; each case damages a copy. Not covered: damage to two
 files at once, and files of another job.
 """
 

@@ -4,7 +4,7 @@ Laws: no item is lost; once the output is marked as complete, a reader of its fi
 outputs gets each row once, and the files that the mark names exist; a process that completes it
 again succeeds.
 
-Cannot catch: a writer that keeps running (tests/rstream/log/test_compaction.py).
+Not covered: a writer that keeps running (tests/rstream/log/test_compaction.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``gc`` of a job that does not run, and what retention keeps while a job runs.
 
-Cannot catch: whether the remaining checkpoints can be loaded (test_killed_driver, tests/sim).
+Not covered: whether the remaining checkpoints can be loaded (test_killed_driver, tests/sim).
 """
 
 from __future__ import annotations

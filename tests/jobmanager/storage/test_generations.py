@@ -1,6 +1,6 @@
 """A log that is restarted from a copy of the state: short at any age of the job, and complete.
 
-Cannot catch: a job manager's decisions after reading (tests/sim restarts logs all the time;
+Not covered: a job manager's decisions after reading (tests/sim restarts logs all the time;
 tests/sim/generation_mutants.py).
 """
 

@@ -1,6 +1,6 @@
 """The log of consecutive job managers: what each of them and a successor read.
 
-Cannot catch: a job manager's reaction when it was replaced (test_driver.py, tests/sim).
+Not covered: a job manager's reaction when it was replaced (test_driver.py, tests/sim).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which files ``gc`` may delete, for a hand-made root with a few files and a job's state.
 
-Cannot catch: whether a resume works with the rest (test_garbage.py, tests/sim).
+Not covered: whether a resume works with the rest (test_garbage.py, tests/sim).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A damaged output is no longer marked as complete.
 
-Cannot catch: how a job reacts (tests/jobmanager/test_lost_output.py).
+Not covered: how a job reacts (tests/jobmanager/test_lost_output.py).
 """
 
 from __future__ import annotations

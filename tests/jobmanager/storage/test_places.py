@@ -1,6 +1,6 @@
 """A moved root works in its new place; files outside of it stay where they are.
 
-Cannot catch: a root that is moved while a job manager works on it.
+Not covered: a root that is moved while a job manager works on it.
 """
 
 from __future__ import annotations

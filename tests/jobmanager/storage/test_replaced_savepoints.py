@@ -1,6 +1,6 @@
 """A savepoint replaces one of the same name as a whole, wherever its process dies.
 
-Cannot catch: a store without atomic puts.
+Not covered: a store without atomic puts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The files of a job's root, and who may work on it; S3 is moto's real HTTP server.
 
-Cannot catch: stores without exclusive creation (moto's, of many megabytes).
+Not covered: stores without exclusive creation (moto's, of many megabytes).
 """
 
 from __future__ import annotations

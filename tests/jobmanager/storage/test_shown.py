@@ -1,6 +1,6 @@
 """The shown state of a job whose manager is dead: its last status may explain the death.
 
-Cannot catch: a machine without ``/proc/vmstat``, where a process may exhaust the memory between two
+Not covered: a machine without ``/proc/vmstat``, where a process may exhaust the memory between two
 statuses (every 250 ms).
 """
 

@@ -2,7 +2,7 @@
 
 Owners and modes are those of real files.
 
-Cannot catch: file systems without meaningful owners and modes.
+Not covered: file systems without meaningful owners and modes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What ``from_arrow`` and ``from_spark`` leave behind: files of tables, and settings of Spark.
 
-Cannot catch: the effect of a setting in Spark (``tests/jobmanager/test_frames.py``).
+Not covered: the effect of a setting in Spark (``tests/jobmanager/test_frames.py``).
 """
 
 from __future__ import annotations

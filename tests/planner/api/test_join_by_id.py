@@ -1,6 +1,6 @@
 """Events joined with the event whose id they contain, compared with a loop over all pairs.
 
-Cannot catch: cuts and restores of interval joins and deduplication, which have their own tests.
+Not covered: cuts and restores of interval joins and deduplication, which have their own tests.
 """
 
 from __future__ import annotations

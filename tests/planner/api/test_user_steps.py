@@ -1,6 +1,6 @@
 """User code in plans: rejected code, its stage, and its messages.
 
-Cannot catch: poison events in a job (tests/jobmanager/test_user_code.py).
+Not covered: poison events in a job (tests/jobmanager/test_user_code.py).
 """
 
 from __future__ import annotations

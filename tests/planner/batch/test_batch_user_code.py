@@ -1,7 +1,7 @@
 """User code in a batch, without Spark: the order of ties, poison events, and errors.
 
 Random plans (test_random_plans.py) use the same loops as the definition of processes and operators.
-Cannot catch: how Spark groups and passes rows (tests/spark/test_user_code.py).
+Not covered: how Spark groups and passes rows (tests/spark/test_user_code.py).
 """
 
 from __future__ import annotations

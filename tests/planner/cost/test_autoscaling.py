@@ -1,6 +1,6 @@
 """The decisions of a policy, one by one; and for random loads its promises.
 
-Cannot catch: a load that does not follow the number of vertices, such as that of one hot key.
+Not covered: a load that does not follow the number of vertices, such as that of one hot key.
 """
 
 from __future__ import annotations

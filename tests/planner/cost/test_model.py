@@ -1,6 +1,6 @@
 """Estimates against real plans, hints, recommended parallelism, and flushed channels.
 
-Cannot catch: constants that are wrong by a factor; benchmarks/ measures them.
+Not covered: constants that are wrong by a factor; benchmarks/ measures them.
 """
 
 from __future__ import annotations

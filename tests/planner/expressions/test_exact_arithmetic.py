@@ -1,6 +1,6 @@
 """Arithmetic at the limits of its types against Python's exact numbers: the result, or an error.
 
-Cannot catch: a sum over events (``tests/rvertex/aggregates/test_exact_sums.py``), or floats.
+Not covered: a sum over events (``tests/rvertex/aggregates/test_exact_sums.py``), or floats.
 """
 
 from __future__ import annotations

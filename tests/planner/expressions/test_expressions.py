@@ -1,6 +1,6 @@
 """Expressions against a plain Python evaluation of the same tree, row by row.
 
-Cannot catch: a rule that both sides get wrong; the tables in test_functions.py cover these.
+Not covered: a rule that both sides get wrong; the tables in test_functions.py cover these.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An operand that a row does not need cannot fail on that row; ``try_cast``.
 
-Random trees of choices are compared with an evaluation in plain Python, row by row. Cannot catch:
+Random trees of choices are compared with an evaluation in plain Python, row by row. Not covered:
 an unneeded operand that is computed and does not fail (except user functions, whose calls are
 counted).
 """

@@ -1,6 +1,6 @@
 """Equal calls of a projection are computed once; ``item`` and ``SPLIT_PART``.
 
-Cannot catch: a function whose value depends on the number of calls, which is not allowed.
+Not covered: a function whose value depends on the number of calls, which is not allowed.
 """
 
 from __future__ import annotations

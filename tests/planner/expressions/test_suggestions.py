@@ -1,6 +1,6 @@
 """An error for an unknown name suggests the most similar name, also in SQL.
 
-Cannot catch: names with another meaning in another library.
+Not covered: names with another meaning in another library.
 """
 
 from __future__ import annotations

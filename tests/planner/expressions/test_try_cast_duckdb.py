@@ -1,6 +1,6 @@
 """``try_cast`` returns DuckDB's results, in Python and in SQL, on random values.
 
-Cannot catch: casts that differ on purpose (here a text with a fraction is no integer, and blanks
+Not covered: casts that differ on purpose (here a text with a fraction is no integer, and blanks
 around a number are an error).
 """
 

@@ -1,6 +1,6 @@
 """Every type name in a message is accepted as an argument.
 
-Cannot catch: float32, which Arrow prints as ``float``, which is float64 here.
+Not covered: float32, which Arrow prints as ``float``, which is float64 here.
 """
 
 from __future__ import annotations

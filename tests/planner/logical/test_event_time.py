@@ -1,6 +1,6 @@
 """Which column has the event time, and which events never end, after every kind of node.
 
-Cannot catch: how callers use it (tests/planner/sql).
+Not covered: how callers use it (tests/planner/sql).
 """
 
 from __future__ import annotations

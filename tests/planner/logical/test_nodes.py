@@ -1,6 +1,6 @@
 """The properties of every logical node, for an example of each class.
 
-Cannot catch: a node that declares too few needed columns or too many kept ones; random plans
+Not covered: a node that declares too few needed columns or too many kept ones; random plans
 (tests/planner/test_random_plans.py) do.
 """
 

@@ -1,6 +1,6 @@
 """The time between two rows that a condition allows, checked with all pairs of some times.
 
-Cannot catch: a bound that is too wide if the condition is also evaluated.
+Not covered: a bound that is too wide if the condition is also evaluated.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Sessions, snapshots, count windows and whole-window aggregates, from query to result.
 
-Cannot catch: effects between processes; the recovery tests run other queries.
+Not covered: effects between processes; the recovery tests run other queries.
 """
 
 from __future__ import annotations

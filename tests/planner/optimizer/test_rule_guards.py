@@ -1,7 +1,7 @@
 """Guards of the optimizer's rules: the queries that each rule must not change.
 
 Each guard of a rule has a case here. The rule returns the plan unchanged, and the result with all
-rules equals the result without any. Cannot catch: a guard that nobody wrote.
+rules equals the result without any. Not covered: a guard that nobody wrote.
 """
 
 from __future__ import annotations

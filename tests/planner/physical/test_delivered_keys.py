@@ -1,7 +1,7 @@
 """For a destination with one row per key, all rows of a key are in one output partition.
 
 Partitions are delivered at the same time, so for a key in two of them the last commit would win.
-Cannot catch: how a destination stores the rows of one partition.
+Not covered: how a destination stores the rows of one partition.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The shape of physical plans: stages, channels, partitioning, ids, limits, pickles.
 
-Cannot catch: a well-formed but wrong plan; test_rules.py executes them.
+Not covered: a well-formed but wrong plan; test_rules.py executes them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The recovery of a plan's stages: from the query, from run options, and errors.
 
-Cannot catch: whether a strategy recovers correctly (tests/rvertex, tests/jobmanager).
+Not covered: whether a strategy recovers correctly (tests/rvertex, tests/jobmanager).
 """
 
 from __future__ import annotations

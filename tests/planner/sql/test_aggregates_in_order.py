@@ -1,6 +1,6 @@
 """Aggregates with ORDER BY, DISTINCT and FILTER in every kind of window, cut and restored.
 
-``tests/support/catalogue`` compares them with DuckDB. Cannot catch: equal rows whose order differs
+``tests/support/catalogue`` compares them with DuckDB. Not covered: equal rows whose order differs
 between two streams.
 """
 

@@ -1,6 +1,6 @@
 """Results on which other engines agree: newest rows, seconds since 1970, NaN, FETCH, signs.
 
-Cannot catch: mistakes that all engines share.
+Not covered: mistakes that all engines share.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The rows valid at an instant equal DuckDB's result over the input rows valid then.
 
-Cannot catch: windows, which DuckDB does not have, and empty tables.
+Not covered: windows, which DuckDB does not have, and empty tables.
 """
 
 from __future__ import annotations

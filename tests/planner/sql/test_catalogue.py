@@ -1,6 +1,6 @@
 """Functions, clauses and windows of Spark SQL and Flink SQL: DuckDB's result, or an error.
 
-``make`` prints the score with ``pytest -s``. Cannot catch: mistakes that DuckDB and this engine
+``make`` prints the score with ``pytest -s``. Not covered: mistakes that DuckDB and this engine
 share; the batch versions, which ``tests/planner/batch`` compares.
 """
 

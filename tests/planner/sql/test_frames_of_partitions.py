@@ -1,6 +1,6 @@
 """Frames over all rows of a partition against DuckDB: random units, bounds, orders and nulls.
 
-Cannot catch: ties in frames of ROWS, since the orders here end with ``id``; frames by time, which
+Not covered: ties in frames of ROWS, since the orders here end with ``id``; frames by time, which
 ``test_over.py`` covers.
 """
 

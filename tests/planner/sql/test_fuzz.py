@@ -1,7 +1,7 @@
 """Any text gives a result or one SqlError with a position: no traceback, nothing ignored.
 
 The texts are those of the catalogue with words removed, repeated, mixed or inserted. The trees are
-theirs with an added part. Cannot catch: wrong results.
+theirs with an added part. Not covered: wrong results.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ As ``test_random_sql_at_instants.py``, with steps of its own: aggregates of aggr
 anti joins, USING, ROLLUP and CUBE, aggregates over partitions, first rows of an outer join's right
 side, OFFSET, IN and NOT EXISTS below OR, and joins of a result with itself.
 
-Cannot catch: results that depend on the order of rows, and comparisons with NaN, which differ by
+Not covered: results that depend on the order of rows, and comparisons with NaN, which differ by
 design.
 """
 

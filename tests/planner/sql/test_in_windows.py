@@ -1,6 +1,6 @@
 """GROUP BY the bounds of windows returns one result per window, for windows nested to any depth.
 
-The model is a loop over windows and rows. Cannot catch: windows over lifetimes (see the operators'
+The model is a loop over windows and rows. Not covered: windows over lifetimes (see the operators'
 tests), outer joins (``test_window_tables.py``).
 """
 

@@ -1,6 +1,6 @@
 """SQL joins of two streams of points: every spelling of a time bound, compared with DuckDB.
 
-Cannot catch: the operator at the limits of time or under cuts
+Not covered: the operator at the limits of time or under cuts
 (``tests/rvertex/operators/joins/test_interval.py``).
 """
 

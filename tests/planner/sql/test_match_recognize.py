@@ -1,6 +1,6 @@
 """MATCH_RECOGNIZE in SQL: the examples of Flink's documentation, and errors.
 
-Cannot catch: rules of matching itself (see ``tests/rvertex/operators/test_match_patterns.py``).
+Not covered: rules of matching itself (see ``tests/rvertex/operators/test_match_patterns.py``).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The rows valid at the end of the streams equal DuckDB's result on all rows; for windows, all results
 do. q6 is checked at random instants over the auctions so far. q12 and q13 use event time instead of
-processing time. q2 selects more auctions, because there are few. Cannot catch: effects at other
+processing time. q2 selects more auctions, because there are few. Not covered: effects at other
 sizes; ``tests/test_nexmark.py`` runs the benchmark's own queries.
 """
 

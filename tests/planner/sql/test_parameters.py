@@ -1,6 +1,6 @@
 """Values for ``:name`` and ``?`` become literals, with any characters.
 
-Cannot catch: a SQL value that ``params`` does not accept.
+Not covered: a SQL value that ``params`` does not accept.
 """
 
 from __future__ import annotations

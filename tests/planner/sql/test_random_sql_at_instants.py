@@ -3,7 +3,7 @@
 Rows of ``a`` never end; ``c`` and ``d`` are changelogs by key, with deletions. The plan emits rows
 at their start (:mod:`planner.optimizer.rules.open_rows`). ``DEPTH`` sets how many plans run.
 
-Cannot catch: results that depend on the order of rows, and aggregates without rows, for which
+Not covered: results that depend on the order of rows, and aggregates without rows, for which
 DuckDB returns a row and a stream none.
 """
 

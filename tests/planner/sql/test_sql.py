@@ -1,6 +1,6 @@
 """SQL against the fluent interface: the same plan, or the same result.
 
-Cannot catch: a mistake in both; the operators have their own tests.
+Not covered: a mistake in both; the operators have their own tests.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The table "Where this differs" of SQL.md: its columns for DuckDB and this engine are computed.
 
-Cannot catch: its columns for Spark, Flink and PostgreSQL, which are from their documents.
+Not covered: its columns for Spark, Flink and PostgreSQL, which are from their documents.
 """
 
 from __future__ import annotations

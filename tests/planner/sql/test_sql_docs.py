@@ -1,6 +1,6 @@
 """Every example of docs/SQL.md returns the result shown below it.
 
-Cannot catch: a wrong sentence between the examples.
+Not covered: a wrong sentence between the examples.
 """
 
 from __future__ import annotations

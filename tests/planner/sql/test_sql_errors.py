@@ -1,7 +1,7 @@
 """Each mistake in SQL gives one message with line, column and a mark under the mistake.
 
 The statements and their messages are in ``tests/golden/planner/sql_errors.txt``; ``--rewrite``
-writes the messages again. Cannot catch: a mistake that compiles to a wrong plan.
+writes the messages again. Not covered: a mistake that compiles to a wrong plan.
 """
 
 from __future__ import annotations

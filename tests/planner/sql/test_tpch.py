@@ -1,7 +1,7 @@
 """All 22 TPC-H queries as the specification writes them: results and order equal DuckDB's.
 
 Tables are small and random (:mod:`tests.support.tpch.tables`); all their rows are valid for one
-interval. Cannot catch: effects at the benchmark's sizes only.
+interval. Not covered: effects at the benchmark's sizes only.
 """
 
 from __future__ import annotations

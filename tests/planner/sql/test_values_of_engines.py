@@ -1,7 +1,7 @@
 """Calls with different results in different engines: rounding, signs, escapes, regex groups.
 
 Each call is evaluated in the dialect of each engine. DuckDB computes its own expected values; those
-of other engines are from their documentation, so an error there is not detected. Cannot catch: a
+of other engines are from their documentation, so an error there is not detected. Not covered: a
 version of an engine with other results.
 """
 

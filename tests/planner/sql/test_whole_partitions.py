@@ -1,6 +1,6 @@
 """Window functions over whole partitions against DuckDB, with ties, nulls and any cuts.
 
-Cannot catch: the order of rows with equal ORDER BY: the random orders end with ``id`` if a function
+Not covered: the order of rows with equal ORDER BY: the random orders end with ``id`` if a function
 distinguishes such rows.
 """
 

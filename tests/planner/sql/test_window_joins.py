@@ -1,6 +1,6 @@
 """Outer, anti and semi joins of two windows: each row once, with its matches or without any.
 
-Cannot catch: the results of a GROUP BY around them (``test_in_windows.py``).
+Not covered: the results of a GROUP BY around them (``test_in_windows.py``).
 """
 
 from __future__ import annotations

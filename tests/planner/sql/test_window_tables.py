@@ -1,6 +1,6 @@
 """Windows in FROM equal the windows of GROUP BY, and ``cumulating`` matches its definition.
 
-Cannot catch: errors in both; the catalogue compares results with DuckDB's.
+Not covered: errors in both; the catalogue compares results with DuckDB's.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Windows of months, and of days in the time zone of a session, in SQL.
 
-Cannot catch: errors in the rules of zones, which ``tests/rvertex`` compares with Python's zoneinfo.
+Not covered: errors in the rules of zones, which ``tests/rvertex`` compares with Python's zoneinfo.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """EXCEPT, INTERSECT and EXISTS over rows of windows, against DuckDB.
 
-Cannot catch: session windows, whose bounds depend on the data.
+Not covered: session windows, whose bounds depend on the data.
 """
 
 from __future__ import annotations

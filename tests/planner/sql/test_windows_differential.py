@@ -2,7 +2,7 @@
 
 DuckDB is the oracle; :mod:`tests.support.random_windows` explains the lifetimes. A query has the
 same result at every parallelism, except for the order of rows with equal starts. ``WINDOWS_SEED``
-selects other queries, ``DEPTH`` more of them. Cannot catch: queries that the generator cannot
+selects other queries, ``DEPTH`` more of them. Not covered: queries that the generator cannot
 write, rows of windows joined with versions of a table, and needless errors.
 """
 

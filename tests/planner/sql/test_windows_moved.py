@@ -1,6 +1,6 @@
 """Windows that do not start on the hour: an OFFSET moves them, in every use of their rows.
 
-The model is a loop over windows and rows. Cannot catch: joins of windows with several offsets.
+The model is a loop over windows and rows. Not covered: joins of windows with several offsets.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """If the rows of a window are incomplete at its end, GROUP BY and PARTITION BY are an error.
 
-Cannot catch: a query that is accepted but wrong (``test_in_windows.py`` checks results).
+Not covered: a query that is accepted but wrong (``test_in_windows.py`` checks results).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Segments as clean tables: what a plain reader gets, and that no item is lost.
 
-Cannot catch: bugs of other Parquet readers.
+Not covered: bugs of other Parquet readers.
 """
 
 from __future__ import annotations

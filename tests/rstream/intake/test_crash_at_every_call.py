@@ -3,7 +3,7 @@
 Laws: acknowledged rows are in the log once, at the acknowledged position; each producer's numbers
 start at 0, without gaps and in order; the folder's Parquet files have the same rows.
 
-Cannot catch: a store whose puts are not atomic, or that loses acknowledged writes.
+Not covered: a store whose puts are not atomic, or that loses acknowledged writes.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Laws: the remaining rows are the end of the log, unchanged and without a hole; no row is deleted
 that is younger than the retention or that a reader has declared to need; after a check by a live
-process, no older segment is left except the newest one. Cannot catch: a reader that reports no
+process, no older segment is left except the newest one. Not covered: a reader that reports no
 position.
 """
 

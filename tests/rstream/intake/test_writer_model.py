@@ -1,6 +1,6 @@
 """Random appends, repeats, gaps, epochs, cuts, crashes and restarts, against a tiny model.
 
-Law: the log has each acknowledged (producer, number) exactly once, in order. Cannot catch: two
+Law: the log has each acknowledged (producer, number) exactly once, in order. Not covered: two
 processes at one time (tests/rstream/intake/test_crash_at_every_call.py).
 """
 

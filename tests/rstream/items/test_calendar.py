@@ -1,6 +1,6 @@
 """The calendar for years that Arrow lacks, compared with numpy, which has all of them.
 
-Cannot catch: a mistake that numpy's calendar shares.
+Not covered: a mistake that numpy's calendar shares.
 """
 
 from __future__ import annotations

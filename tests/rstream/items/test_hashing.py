@@ -1,6 +1,6 @@
 """Hashes: known answers, canonical values, independence of slicing and representation.
 
-Cannot catch: a bad distribution of other keys.
+Not covered: a bad distribution of other keys.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values as JSON. Cannot catch: a JSON reader that parses all numbers as floats."""
+"""Values as JSON. Not covered: a JSON reader that parses all numbers as floats."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Small segments are merged: numbers and contents stay the same for readers, despite crashes.
 
-Cannot catch: a plain reader of the folder, which may see rows twice for a moment; so outputs are
+Not covered: a plain reader of the folder, which may see rows twice for a moment; so outputs are
 not compacted.
 """
 

@@ -6,7 +6,7 @@ completes the operation. Laws: acknowledged items can be read; no needed item wa
 has two contents; deleted items are known as collected, not as lost; the repeated operation ends
 like an undisturbed one.
 
-Cannot catch: a store that loses acknowledged writes (tests/rstream/store/test_blobs.py checks
+Not covered: a store that loses acknowledged writes (tests/rstream/store/test_blobs.py checks
 syncs, the simulation has power losses), and two processes that die during each other's calls.
 """
 

@@ -1,6 +1,6 @@
 """Any damage to any segment of a stream is detected, and the segment is written again.
 
-Cannot catch: the writer's side (tests/jobmanager/manager/test_damage.py).
+Not covered: the writer's side (tests/jobmanager/manager/test_damage.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A stream on disk is a plain Parquet folder: pyarrow and DuckDB read it while it grows, S3 too.
 
-Cannot catch: faults of other versions of these readers. Tests with Spark are in tests/spark.
+Not covered: faults of other versions of these readers. Tests with Spark are in tests/spark.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The model is the content as a function of seq. Each replica appends, flushes, crashes and restarts
 at a random seq. Readers of the folder and of each replica must get this content from any start.
-Cannot catch: races between threads (everything is inline here).
+Not covered: races between threads (everything is inline here).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Two writers, a local and a remote reader and collection at once, on real threads.
 
-Cannot catch: races that are too rare for a second; the model test covers the logic.
+Not covered: races that are too rare for a second; the model test covers the logic.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A volatile rStream returns the right content or a named error, with restarts anywhere.
 
 Uncollected items of the present instance must be in memory or spilled; older items may exist in an
-earlier instance's spill. Cannot catch: races (everything is inline here).
+earlier instance's spill. Not covered: races (everything is inline here).
 """
 
 from __future__ import annotations

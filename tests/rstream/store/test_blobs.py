@@ -1,6 +1,6 @@
 """Every store keeps the same contract; S3 is moto's real HTTP server.
 
-Cannot catch: an object store that is not atomic, a disk that ignores fsync.
+Not covered: an object store that is not atomic, a disk that ignores fsync.
 """
 
 from __future__ import annotations

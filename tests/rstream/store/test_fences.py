@@ -1,6 +1,6 @@
 """Segments of a former generation count only up to the fence of the next one.
 
-Cannot catch: a job manager that is suspended while it commits a change.
+Not covered: a job manager that is suspended while it commits a change.
 """
 
 from __future__ import annotations

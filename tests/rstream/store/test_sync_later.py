@@ -1,6 +1,6 @@
 """Files that are synced together: each file, and each folder with a new name.
 
-Cannot catch: a disk that reports a sync that it has not done.
+Not covered: a disk that reports a sync that it has not done.
 """
 
 from __future__ import annotations

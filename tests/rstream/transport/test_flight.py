@@ -1,6 +1,6 @@
 """Flight: pushing, resuming, secrets, back-pressure, broken connections, killed peers.
 
-Cannot catch: packet loss between machines (everything is on loopback).
+Not covered: packet loss between machines (everything is on loopback).
 """
 
 from __future__ import annotations

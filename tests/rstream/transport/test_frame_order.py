@@ -1,6 +1,6 @@
 """A receiver accepts the first frames that were sent, each once and in order.
 
-Cannot catch: two connections that share one end by mistake (see
+Not covered: two connections that share one end by mistake (see
 tests/rstream/transport/test_control.py).
 """
 

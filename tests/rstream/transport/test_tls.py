@@ -1,6 +1,6 @@
 """The folder of keys: each error is one message, and no connection falls back to plain.
 
-Cannot catch: certificates that another host does not accept.
+Not covered: certificates that another host does not accept.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Connections on one machine: senders, slow or leaving readers, bad hellos, failures.
 
-Cannot catch: a system that is out of memory.
+Not covered: a system that is out of memory.
 """
 
 from __future__ import annotations

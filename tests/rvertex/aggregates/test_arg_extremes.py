@@ -1,6 +1,6 @@
 """``max_by`` and ``min_by``: any cuts, against a naive search, in one or two phases, in snapshots.
 
-Cannot catch: ranks of types that the payload here does not have (see the types below).
+Not covered: ranks of types that the payload here does not have (see the types below).
 """
 
 from __future__ import annotations

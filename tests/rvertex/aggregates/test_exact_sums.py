@@ -3,7 +3,7 @@
 Values are near the limits of their types, so that sums leave them and return. ``top_k``, which
 keeps all values, shows the contents of a window.
 
-Cannot catch: rows in the wrong group, which the naive evaluators detect.
+Not covered: rows in the wrong group, which the naive evaluators detect.
 """
 
 from __future__ import annotations

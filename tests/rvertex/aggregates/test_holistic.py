@@ -1,6 +1,6 @@
 """Aggregates over all values of a window: any cuts, equal to naive ones, beside others.
 
-Cannot catch: a loss of precision that the naive evaluator shares; ``test_variance_is_accurate``
+Not covered: a loss of precision that the naive evaluator shares; ``test_variance_is_accurate``
 compares with exact fractions.
 """
 

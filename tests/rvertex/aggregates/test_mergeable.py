@@ -1,6 +1,6 @@
 """Variances, distinct values and top values over shared panes and in two phases.
 
-Cannot catch: lost precision for values of very different size; test_gathered.py compares with
+Not covered: lost precision for values of very different size; test_gathered.py compares with
 fractions.
 """
 

@@ -1,6 +1,6 @@
 """The registry of aggregate functions: each is known by its own name, to operators and to users.
 
-Cannot catch: a function whose merged lanes differ from one pass; the tests of the functions do.
+Not covered: a function whose merged lanes differ from one pass; the tests of the functions do.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A user's aggregate with ``merge``: equal in one phase, in two, over panes, and with any cuts.
 
-Cannot catch: a user's aggregate with a wrong ``merge``.
+Not covered: a user's aggregate with a wrong ``merge``.
 """
 
 from __future__ import annotations

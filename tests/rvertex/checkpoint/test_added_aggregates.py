@@ -1,6 +1,6 @@
 """An aggregate is added to open windows: others keep their state, the new one has later rows.
 
-Cannot catch: how a job applies the change (tests/jobmanager/driver/changes).
+Not covered: how a job applies the change (tests/jobmanager/driver/changes).
 """
 
 from __future__ import annotations

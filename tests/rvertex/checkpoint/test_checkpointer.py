@@ -1,6 +1,6 @@
 """When checkpoints are due, in which order they are stored, and what is announced.
 
-Cannot catch: threads (the test steps the background by hand).
+Not covered: threads (the test steps the background by hand).
 """
 
 from __future__ import annotations

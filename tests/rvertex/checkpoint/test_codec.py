@@ -1,6 +1,6 @@
 """Checkpoint bytes: everything can be read back; unchanged data is not written again.
 
-Cannot catch: an operator that changes data of a snapshot; the operator harness does.
+Not covered: an operator that changes data of a snapshot; the operator harness does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The journal of source decisions: a successor reads all entries, a predecessor adds none.
 
-Cannot catch: a store without exclusive creation (tests/rstream/store).
+Not covered: a store without exclusive creation (tests/rstream/store).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An instance takes its last checkpoint once, when all channels are read up to the cut.
 
-Cannot catch: wrong ends from the job manager (tests/jobmanager/manager).
+Not covered: wrong ends from the job manager (tests/jobmanager/manager).
 """
 
 from __future__ import annotations

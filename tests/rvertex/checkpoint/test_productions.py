@@ -4,7 +4,7 @@ Instances of one vertex run on one store with a background that the test steps, 
 may wake up between any two actions of its successor. All items that any instance ever made
 visible are compared, by sequence number.
 
-Cannot catch: orders within one store operation, and hosts (tests/jobmanager/test_strong.py).
+Not covered: orders within one store operation, and hosts (tests/jobmanager/test_strong.py).
 """
 
 from __future__ import annotations

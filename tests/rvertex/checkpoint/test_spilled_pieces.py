@@ -1,6 +1,6 @@
 """Spilled state in checkpoints: a run is uploaded once, also after a restore.
 
-Cannot catch: bytes changed by a disk (``test_codec.py`` checks the digests of parts).
+Not covered: bytes changed by a disk (``test_codec.py`` checks the digests of parts).
 """
 
 from __future__ import annotations

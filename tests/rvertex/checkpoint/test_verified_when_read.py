@@ -1,7 +1,7 @@
 """Parts of a checkpoint that are mapped and verified when they are read.
 
 The parts on disk are damaged before the restore, and mended before or after their first use.
-Cannot catch: a table that is read elsewhere than in the operators below.
+Not covered: a table that is read elsewhere than in the operators below.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The frontier computed in blocks of rows equals that computed row by row.
 
-Cannot catch: how a source uses it (test_reorder.py, whose batches are shorter than a block).
+Not covered: how a source uses it (test_reorder.py, whose batches are shorter than a block).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Side outputs of a vertex: their order, their end, and independence of the schedule.
 
-Cannot catch: side streams in a job (tests/jobmanager/storage/test_side_output.py).
+Not covered: side streams in a job (tests/jobmanager/storage/test_side_output.py).
 """
 
 from __future__ import annotations

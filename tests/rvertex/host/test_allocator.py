@@ -1,4 +1,4 @@
-"""When memory is returned, and which limit applies. Cannot catch: a system that keeps it."""
+"""When memory is returned, and which limit applies. Not covered: a system that keeps it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Running hosts: start, stop, replay, and reading on after a replica is lost.
 
-Hosts are threads with real connections; a scripted manager replaces the job manager. Cannot catch:
+Hosts are threads with real connections; a scripted manager replaces the job manager. Not covered:
 a killed process (tests/spark), decisions of a job manager (tests/jobmanager).
 """
 

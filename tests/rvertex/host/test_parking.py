@@ -1,6 +1,6 @@
 """Processes that wait for their next host: who runs what, and what arrives over the connection.
 
-Cannot catch: a death of the process of a Spark task (tests/spark/test_parked_hosts.py).
+Not covered: a death of the process of a Spark task (tests/spark/test_parked_hosts.py).
 """
 
 from __future__ import annotations

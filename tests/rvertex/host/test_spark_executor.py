@@ -1,6 +1,6 @@
 """What the Spark executor does with processes that wait, without Spark: only its context is fake.
 
-Cannot catch: how Spark starts and cancels jobs (tests/spark/test_parked_hosts.py).
+Not covered: how Spark starts and cancels jobs (tests/spark/test_parked_hosts.py).
 """
 
 from __future__ import annotations

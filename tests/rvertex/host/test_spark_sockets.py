@@ -1,6 +1,6 @@
 """Whether Spark and its Python workers may use Unix sockets; starts no Spark.
 
-Cannot catch: whether Spark accepts the settings (tests/spark).
+Not covered: whether Spark accepts the settings (tests/spark).
 """
 
 from __future__ import annotations

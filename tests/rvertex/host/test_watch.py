@@ -1,6 +1,6 @@
 """A step that does not return is reported while it runs, with its operator and expression.
 
-Cannot catch: user code that holds the interpreter's lock; the host's connections then break.
+Not covered: user code that holds the interpreter's lock; the host's connections then break.
 """
 
 from __future__ import annotations

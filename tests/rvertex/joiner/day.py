@@ -12,7 +12,7 @@ every click without a search is marked once; less than 5 % of the joins are wast
 
     python -m tests.rvertex.joiner.day --searches 5000000
 
-Cannot catch: two threads in one site; a store that loses acknowledged writes.
+Not covered: two threads in one site; a store that loses acknowledged writes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A site that catches up: it limits its rate, stores its positions, and doubles its pauses.
 
-Cannot catch: the benefit of the limit for the other site (``make photon``).
+Not covered: the benefit of the limit for the other site (``make photon``).
 """
 
 from __future__ import annotations

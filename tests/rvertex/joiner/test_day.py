@@ -1,6 +1,6 @@
 """Two sites join a day of clicks under failures; planted bugs are detected.
 
-Cannot catch: real processes, servers and disks (``make photon``).
+Not covered: real processes, servers and disks (``make photon``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``ss.id_joiner`` over real logs and three real servers, and its errors.
 
-Cannot catch: killed processes (``make photon``, tests/rvertex/joiner/day.py).
+Not covered: killed processes (``make photon``, tests/rvertex/joiner/day.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A killed joiner restarts among rows that it skipped, had joined, or that expired.
 
-Cannot catch: the retention of the logs.
+Not covered: the retention of the logs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Key codes against a dictionary of first appearances, for any types, cuts and repeats.
 
-Cannot catch: wrong codes beyond 2**31 keys, and speed (see benchmarks).
+Not covered: wrong codes beyond 2**31 keys, and speed (see benchmarks).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Keys as numbers, against Python's order of tuples.
 
-Cannot catch: a right number for the wrong reason; results of aggregates are compared in
+Not covered: a right number for the wrong reason; results of aggregates are compared in
 ``operators/test_aggregate.py``.
 """
 

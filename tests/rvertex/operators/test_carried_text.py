@@ -1,6 +1,6 @@
 """Operators return the same rows for plain text and for dictionaries, with any cuts and restores.
 
-Cannot catch: dictionaries in windows and user code, which never get any.
+Not covered: dictionaries in windows and user code, which never get any.
 """
 
 from __future__ import annotations

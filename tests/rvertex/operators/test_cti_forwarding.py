@@ -2,7 +2,7 @@
 
 The expected items come from an evaluation item by item, which thins out CTIs by dividing times.
 
-Cannot catch: an operator that emits a row before a CTI has reached its start.
+Not covered: an operator that emits a row before a CTI has reached its start.
 """
 
 from __future__ import annotations

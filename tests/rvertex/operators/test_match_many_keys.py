@@ -1,6 +1,6 @@
 """MATCH over many keys at once against one key at a time, in runs of few and many rows.
 
-Cannot catch: a mistake of both searches; ``test_match_patterns.py`` compares them with an
+Not covered: a mistake of both searches; ``test_match_patterns.py`` compares them with an
 exhaustive matcher.
 """
 

@@ -1,6 +1,6 @@
 """MATCH against an exhaustive matcher: random patterns, conditions and rows, cuts and restores.
 
-Cannot catch: a mistake that the naive matcher shares with the operator (an empty round ends a loop;
+Not covered: a mistake that the naive matcher shares with the operator (an empty round ends a loop;
 the order of PERMUTE).
 """
 

@@ -8,7 +8,7 @@ deleted.
 Laws: an id leaves at most one site; an id that no site delivers was too old at every site; an id is
 too old only if it is older than the registry's retention.
 
-Cannot catch: a store that loses acknowledged entries.
+Not covered: a store that loses acknowledged entries.
 """
 
 from __future__ import annotations

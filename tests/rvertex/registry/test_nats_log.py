@@ -1,6 +1,6 @@
 """A registry on three real servers, of which one is killed; two jobs deliver through it.
 
-Cannot catch: a power loss of several servers.
+Not covered: a power loss of several servers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Requirements for rows and for a destination behind a registry, and the suite of destinations.
 
-Cannot catch: two sites at once (test_sites.py, test_nats_log.py).
+Not covered: two sites at once (test_sites.py, test_nats_log.py).
 """
 
 from __future__ import annotations

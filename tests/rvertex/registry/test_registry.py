@@ -1,6 +1,6 @@
 """A registry in one process: group commits, tokens, shards, and the same result everywhere.
 
-Cannot catch: several processes (test_sites.py), a real store (test_nats_log.py).
+Not covered: several processes (test_sites.py), a real store (test_nats_log.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Two sites with one registry: each id leaves one of them; planted bugs are detected.
 
-Cannot catch: several threads of one process, which share commits (test_registry.py).
+Not covered: several threads of one process, which share commits (test_registry.py).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A test module subclasses :class:`Conformance` with a fixture ``place``, an adapt
 :class:`tests.rvertex.sinks.places.Place`. Each test has a new place. :class:`Deliveries` is the
 part of the suite that writes rows of one schema.
 
-Cannot catch: a power loss, a destination that loses acknowledged rows, or a network that delivers
+Not covered: a power loss, a destination that loses acknowledged rows, or a network that delivers
 an old commit after its connection has closed.
 """
 

@@ -4,7 +4,7 @@ Each row of the suite comes with an extra row (ghost), which ends when the next 
 another write, commit or run of the writer. So a reader gets the suite's rows and only the newest
 ghost.
 
-Cannot catch: a repeated start of a row, which changes nothing for a reader of keys.
+Not covered: a repeated start of a row, which changes nothing for a reader of keys.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The destination suite on a function that records its call numbers; the arguments it gets.
 
-Cannot catch: a receiver that forgets earlier calls.
+Not covered: a receiver that forgets earlier calls.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The destination suite on folders of Parquet tables; a process dies at every store call.
 
-Cannot catch: a store without exclusive creation.
+Not covered: a store without exclusive creation.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The destination suite on a simulated server, for the logic of PostgreSQL deliveries.
 
-Cannot catch: behaviour of a real server, for which test_postgres.py runs the same suite.
+Not covered: behaviour of a real server, for which test_postgres.py runs the same suite.
 """
 
 from __future__ import annotations

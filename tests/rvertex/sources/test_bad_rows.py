@@ -1,6 +1,6 @@
 """Bad rows are the same at the same positions, for any pieces and start of reading.
 
-Cannot catch: a bad row that every reader accepts.
+Not covered: a bad row that every reader accepts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """No column is lost, renamed or confused with another, for any names in the files of a source.
 
-Cannot catch: columns that first appear after the first few MB of a JSON file.
+Not covered: columns that first appear after the first few MB of a JSON file.
 """
 
 from __future__ import annotations

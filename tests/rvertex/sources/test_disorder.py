@@ -1,6 +1,6 @@
 """The result of scanning all times, against the reorder buffer and a plain recomputation.
 
-Cannot catch: a limit on the memory that a buffered row really needs.
+Not covered: a limit on the memory that a buffered row really needs.
 """
 
 from __future__ import annotations

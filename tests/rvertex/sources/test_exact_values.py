@@ -3,7 +3,7 @@
 Python computes the right value from the text. A row may be bad although Python could read it; a
 table lists values that must be readable.
 
-Cannot catch: a loss that a note reports (``test_value_notes.py``).
+Not covered: a loss that a note reports (``test_value_notes.py``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which files of a folder are data: one rule for all stores, and for growing folders.
 
-Cannot catch: file names of stores that are not tested here.
+Not covered: file names of stores that are not tested here.
 """
 
 from __future__ import annotations

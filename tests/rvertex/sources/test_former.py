@@ -1,6 +1,6 @@
 """Source specs that job format 9 stored, as this release reads them.
 
-Cannot catch: a pickle that names other classes; the stored roots have real ones.
+Not covered: a pickle that names other classes; the stored roots have real ones.
 """
 
 from __future__ import annotations

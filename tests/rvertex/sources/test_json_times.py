@@ -1,6 +1,6 @@
 """A declared DATE or TIMESTAMP means the same in JSON lines, CSV and JSON messages.
 
-Cannot catch: a spelling that both formats misread.
+Not covered: a spelling that both formats misread.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Many bad rows: detected together, they are the same, with the same reasons, as one by one.
 
-Cannot catch: a row that is judged wrongly one by one.
+Not covered: a row that is judged wrongly one by one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Folders whose files differ: converted values stay equal, others are an error.
 
-Cannot catch: types that are in no test.
+Not covered: types that are in no test.
 """
 
 from __future__ import annotations

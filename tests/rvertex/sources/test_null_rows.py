@@ -1,6 +1,6 @@
 """A JSON row that is ``null`` is an error with its name; Arrow's reader would crash the process.
 
-Cannot catch: other texts that crash it.
+Not covered: other texts that crash it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every format: a reader opened at any row returns the same rows from there as a full read.
 
-Cannot catch: effects of files with many blocks on remote stores.
+Not covered: effects of files with many blocks on remote stores.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Notes on values that are read differently from how they are written.
 
-Cannot catch: a loss after the first rows of the first file, since only these are checked.
+Not covered: a loss after the first rows of the first file, since only these are checked.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A file that is replaced, changed or removed is an error with its name, at any reader position.
 
-Cannot catch: a file that is rewritten with as many bytes within one tick of its file system's
+Not covered: a file that is rewritten with as many bytes within one tick of its file system's
 clock, or whose old time is restored; this can only be detected by reading it all again.
 """
 

@@ -1,6 +1,6 @@
 """Pauses of the garbage collector nest, and may end in any order.
 
-Cannot catch: user code that turns the collector on during a pause.
+Not covered: user code that turns the collector on during a pause.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Keys have all types; rows are cut anywhere; budgets spill nothing, all, or some; runs are saved and
 restored between any two pieces. Planted bugs are detected.
 
-Cannot catch: a mistake of the stable sort itself (``tests/rvertex/keys/test_sort_keys.py``).
+Not covered: a mistake of the stable sort itself (``tests/rvertex/keys/test_sort_keys.py``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which states must spill, and the estimated sizes of objects.
 
-Cannot catch: memory that allocators keep beyond the size of arrays.
+Not covered: memory that allocators keep beyond the size of arrays.
 """
 
 from __future__ import annotations

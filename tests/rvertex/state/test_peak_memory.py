@@ -1,6 +1,6 @@
 """The peak memory of a process whose windows need far more than their budget, also at their end.
 
-Cannot catch: memory of hosts, channels and checkpoints, which other tests limit.
+Not covered: memory of hosts, channels and checkpoints, which other tests limit.
 """
 
 from __future__ import annotations

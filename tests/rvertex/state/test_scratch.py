@@ -1,6 +1,6 @@
 """Scratch files: equal rows, no names, a limit, and errors that say what to do.
 
-Cannot catch: a disk that returns other bytes than were written.
+Not covered: a disk that returns other bytes than were written.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """External values: recorded in the order of the calls, replayed, and never mixed up.
 
-Cannot catch: a journal that is not durable in time, for which the host is responsible.
+Not covered: a journal that is not durable in time, for which the host is responsible.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """User values for declared integers: whole numbers of any class are accepted, fractions not.
 
-Cannot catch: number classes that are not registered as numbers.
+Not covered: number classes that are not registered as numbers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Code that a plan refers to by name: an edit of its file or its imports is detected.
 
-Cannot catch: values that a module reads from elsewhere during import.
+Not covered: values that a module reads from elsewhere during import.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Times in user code: for every input and output type, the same instant or an error.
 
-Cannot catch: Spark's conversions before and after the batch code (tests/spark).
+Not covered: Spark's conversions before and after the batch code (tests/spark).
 """
 
 from __future__ import annotations

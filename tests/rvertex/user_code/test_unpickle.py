@@ -1,6 +1,6 @@
 """Plans with modules that a worker cannot import: the error names them, and no host retries.
 
-Cannot catch: Spark's own changes to the path of its workers (tests/spark).
+Not covered: Spark's own changes to the path of its workers (tests/spark).
 """
 
 from __future__ import annotations

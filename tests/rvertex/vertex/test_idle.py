@@ -1,6 +1,6 @@
 """Promises of an idle partition follow from facts; no row in step with the others is late.
 
-Cannot catch: a host that reports wrong facts (tests/sim).
+Not covered: a host that reports wrong facts (tests/sim).
 """
 
 from __future__ import annotations

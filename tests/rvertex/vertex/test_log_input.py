@@ -2,7 +2,7 @@
 
 A schedule is the order and size of polls of the partitions, the moments at which entries become
 durable, steps, and restores of the serialised snapshot. An entry is known at the latest when its
-position is reached, because the host holds back later rows until then. Cannot catch: what the host
+position is reached, because the host holds back later rows until then. Not covered: what the host
 decides and when (tests/sim, with --live).
 """
 

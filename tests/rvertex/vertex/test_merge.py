@@ -1,6 +1,6 @@
 """MERGE against a naive sort of all items, for any arrival order, cuts and restores.
 
-Cannot catch: a host that offers unread items, or reads on although ``wants`` is false.
+Not covered: a host that offers unread items, or reads on although ``wants`` is false.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The reorder buffer against a per-row model, for any cuts and restores.
 
-Cannot catch: times within one delay of the limits of int64, which are only spot-checked.
+Not covered: times within one delay of the limits of int64, which are only spot-checked.
 """
 
 from __future__ import annotations

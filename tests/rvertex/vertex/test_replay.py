@@ -1,6 +1,6 @@
 """Vertices restored from positions: any schedule of offers, steps and restores has one output.
 
-Cannot catch: how hosts feed a replaying vertex (tests/rvertex/host/test_host.py); the horizons of
+Not covered: how hosts feed a replaying vertex (tests/rvertex/host/test_host.py); the horizons of
 operators (tests/rvertex/operators/test_horizon.py).
 """
 

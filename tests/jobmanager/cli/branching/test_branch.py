@@ -1,6 +1,6 @@
 """A branch of a running job: from its state, beside it, without an effect on it.
 
-Cannot catch: hosts in separate processes, stores without atomic puts.
+Not covered: hosts in separate processes, stores without atomic puts.
 """
 
 from __future__ import annotations

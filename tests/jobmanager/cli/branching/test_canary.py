@@ -1,6 +1,6 @@
 """``deploy --canary``: a query runs beside the job first, and is deployed if its rows are equal.
 
-Cannot catch: hosts in separate processes.
+Not covered: hosts in separate processes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """From its onset on, a branch emits the rows of a job that always ran its query.
 
-Cannot catch: an onset that is later than necessary, within the bound of each case.
+Not covered: an onset that is later than necessary, within the bound of each case.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A bundle has no secret and no row of the job; values of rows in messages are masked.
 
-Cannot catch: row values in messages of libraries whose format is unknown.
+Not covered: row values in messages of libraries whose format is unknown.
 """
 
 from __future__ import annotations

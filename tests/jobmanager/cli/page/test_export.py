@@ -1,6 +1,6 @@
 """An OpenTelemetry collector and a lineage server receive the data of two jobs.
 
-Cannot catch: collectors that expect another encoding than protobuf over HTTP.
+Not covered: collectors that expect another encoding than protobuf over HTTP.
 """
 
 from __future__ import annotations

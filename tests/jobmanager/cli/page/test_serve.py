@@ -1,6 +1,6 @@
 """The page as a process: its answers, rejected clients, and what a browser shows.
 
-Cannot catch: what a screen reader says.
+Not covered: what a screen reader says.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Each job is real and gets its problem while it runs. ``-s`` prints the seconds, 
 idle machine; the test asserts no limit, because other tests run at the same time. Alerts are those
 of docs/howto/monitoring/alerts.yml, which promtool evaluates over the scraped values.
 
-Cannot catch: the time until Prometheus scrapes, which its configuration sets.
+Not covered: the time until Prometheus scrapes, which its configuration sets.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Serves current tables over Arrow Flight to any Flight client.
 
-Cannot catch: TLS, which the tests of the intake's Flight server cover.
+Not covered: TLS, which the tests of the intake's Flight server cover.
 """
 
 from __future__ import annotations

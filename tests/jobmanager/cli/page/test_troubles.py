@@ -1,6 +1,6 @@
 """The doctor's findings on real jobs with problems; test_doctor has the full table.
 
-Cannot catch: problems of brokers, machines and stores, which test_doctor simulates with statuses.
+Not covered: problems of brokers, machines and stores, which test_doctor simulates with statuses.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A process whose threads all hang is killed, and the message names the hanging call.
 
-Cannot catch: a call that releases the interpreter now and then.
+Not covered: a call that releases the interpreter now and then.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A job with a policy rescales itself, or only reports that it would.
 
-Cannot catch: whether the load of a real job calls for a change (tests/planner/cost).
+Not covered: whether the load of a real job calls for a change (tests/planner/cost).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A job over files that is changed while it reads them: several vertices, hosts and channels.
 
-Cannot catch: endless logs (test_kept.py).
+Not covered: endless logs (test_kept.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Changes of a query and their effect on its state: the tables of change-a-job.md.
 
-Cannot catch: whether the state is right afterwards (test_kept.py, test_deploy.py).
+Not covered: whether the state is right afterwards (test_kept.py, test_deploy.py).
 """
 
 from __future__ import annotations

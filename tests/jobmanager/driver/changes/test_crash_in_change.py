@@ -1,6 +1,6 @@
 """A process dies at any store call while it changes a job: the change is done or undone.
 
-Cannot catch: deaths of hosts, which are shut down before a change.
+Not covered: deaths of hosts, which are shut down before a change.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A job that continues with another query: it keeps its state, and loses or repeats no row.
 
-Cannot catch: hosts in separate processes (tests/spark), a broker (tests of live Kafka jobs).
+Not covered: hosts in separate processes (tests/spark), a broker (tests of live Kafka jobs).
 """
 
 from __future__ import annotations

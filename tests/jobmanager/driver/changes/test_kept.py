@@ -1,6 +1,6 @@
 """What a deployed query keeps: every kind of state, and each change of the table in the docs.
 
-Cannot catch: several source partitions of a broker.
+Not covered: several source partitions of a broker.
 """
 
 from __future__ import annotations

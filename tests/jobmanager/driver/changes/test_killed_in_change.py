@@ -1,6 +1,6 @@
 """SIGKILL of the driver in each phase of a change: `resume` completes the change or undoes it.
 
-Cannot catch: a death within one store call (test_crash_in_change.py).
+Not covered: a death within one store call (test_crash_in_change.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A change of a job that has not stopped at a cut is undone: rows and savepoints stay.
 
-Cannot catch: a host that writes after the check (test_suspended_host.py).
+Not covered: a host that writes after the check (test_suspended_host.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A completed change leaves nothing that could disturb the next request or a successor.
 
-Cannot catch: how a running job handles a request (test_deploy.py, test_rescale.py).
+Not covered: how a running job handles a request (test_deploy.py, test_rescale.py).
 """
 
 from __future__ import annotations

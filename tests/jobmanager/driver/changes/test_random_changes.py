@@ -1,6 +1,6 @@
 """Random sequences of rescales, deployments, savepoints, rollbacks and kills: the same rows.
 
-Cannot catch: deaths of processes (tests/kills, test_killed_in_change.py).
+Not covered: deaths of processes (tests/kills, test_killed_in_change.py).
 """
 
 from __future__ import annotations

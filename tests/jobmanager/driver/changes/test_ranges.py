@@ -1,6 +1,6 @@
 """One range of a stage's keys is split where its load halves, or joined with a neighbour.
 
-Cannot catch: a measurement that differs from the load of the next minutes.
+Not covered: a measurement that differs from the load of the next minutes.
 """
 
 from __future__ import annotations

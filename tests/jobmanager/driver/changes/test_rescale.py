@@ -1,6 +1,6 @@
 """A job whose stages change their number of vertices while it runs returns the same rows.
 
-Cannot catch: the order of rows of equal time, which depends on the number of vertices.
+Not covered: the order of rows of equal time, which depends on the number of vertices.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Savepoints: taken while a job runs and when it stops, kept by gc, exported to another root.
 
-Cannot catch: a store without atomic puts.
+Not covered: a store without atomic puts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A host is suspended during a change and replaced: it changes no result when it wakes up.
 
-Cannot catch: a machine that wakes up during the commit.
+Not covered: a machine that wakes up during the commit.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Each function that DuckDB also has returns DuckDB's result, on random rows and edge cases.
 
-Cannot catch: bugs that both share; errors, which may occur in one engine only (a result too large).
+Not covered: bugs that both share; errors, which may occur in one engine only (a result too large).
 """
 
 from __future__ import annotations

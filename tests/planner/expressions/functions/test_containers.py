@@ -1,6 +1,6 @@
 """Lists and maps: every function equals the same operation on Python values, also on slices.
 
-Cannot catch: results of Spark (tests/spark) or DuckDB (the catalogue).
+Not covered: results of Spark (tests/spark) or DuckDB (the catalogue).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Cube roots: the nearest double on every processor, compared with integer arithmetic.
 
-Cannot catch: a kernel whose estimate is wrong by more than a few last bits.
+Not covered: a kernel whose estimate is wrong by more than a few last bits.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Decimals against Python's own: conversions, comparisons, and times of finer units.
 
-Cannot catch: bugs of Python's ``decimal.Decimal`` and ``float``.
+Not covered: bugs of Python's ``decimal.Decimal`` and ``float``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Doubles rounded to decimal places, against DuckDB and against their decimal digits.
 
-Cannot catch: rounding to more digits than a double has, where DuckDB scales back and forth.
+Not covered: rounding to more digits than a double has, where DuckDB scales back and forth.
 """
 
 from __future__ import annotations

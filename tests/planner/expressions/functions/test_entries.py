@@ -1,6 +1,6 @@
 """Entries of functions: examples, names in SQL and Python, and options that are columns.
 
-Cannot catch: Spark's result of a template (``tests/spark``).
+Not covered: Spark's result of a template (``tests/spark``).
 """
 
 from __future__ import annotations

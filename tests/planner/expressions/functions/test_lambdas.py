@@ -1,6 +1,6 @@
 """List functions with a lambda, against Python on random lists, in parts and as a whole.
 
-Cannot catch: a body that Spark evaluates differently; ``tests/spark`` runs some.
+Not covered: a body that Spark evaluates differently; ``tests/spark`` runs some.
 """
 
 from __future__ import annotations

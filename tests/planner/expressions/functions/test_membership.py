@@ -1,6 +1,6 @@
 """Whether a value is in a list of literals equals a chain of ``==``.
 
-Cannot catch: errors of ``==`` itself (``test_functions.py``).
+Not covered: errors of ``==`` itself (``test_functions.py``).
 """
 
 from __future__ import annotations

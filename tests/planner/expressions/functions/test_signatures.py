@@ -1,7 +1,7 @@
 """The accepted types of each function, its result type, and its results on three rows.
 
 The table is ``tests/golden/planner/signatures.txt``; ``--rewrite`` writes it again. Review the
-diff: another accepted type or result type is a change for users. Cannot catch: values of other rows
+diff: another accepted type or result type is a change for users. Not covered: values of other rows
 (``test_catalogue.py`` compares these with DuckDB).
 """
 

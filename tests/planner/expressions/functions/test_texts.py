@@ -1,6 +1,6 @@
 """Text comparison, times with a format, parts of URLs: against Python's own, and by hand.
 
-Cannot catch: results of Spark (tests/spark) or DuckDB (the catalogue).
+Not covered: results of Spark (tests/spark) or DuckDB (the catalogue).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``AT TIME ZONE`` against DuckDB: both ways, around every change of 20 zones in 30 years.
 
-Cannot catch: errors that this machine's zone data and DuckDB's share.
+Not covered: errors that this machine's zone data and DuckDB's share.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Random plans that emit rows at their start, against the same plans with whole rows.
 
-Cannot catch: bugs in both forms; ``tests/planner/test_random_plans.py`` covers these.
+Not covered: bugs in both forms; ``tests/planner/test_random_plans.py`` covers these.
 """
 
 from __future__ import annotations

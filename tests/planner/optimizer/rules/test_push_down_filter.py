@@ -1,4 +1,4 @@
-"""The steps that filters may not move past. Cannot catch: a guard without a case here."""
+"""The steps that filters may not move past. Not covered: a guard without a case here."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """``max_by`` of text stored as dictionaries: only the chosen rows are decoded.
 
-Cannot catch: text without repeats, which is never a dictionary (``test_ranked.py``).
+Not covered: text without repeats, which is never a dictionary (``test_ranked.py``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Calls of other engines with constants: the result there, and which are errors.
 
-Cannot catch: differences with columns instead of constants.
+Not covered: differences with columns instead of constants.
 """
 
 from __future__ import annotations

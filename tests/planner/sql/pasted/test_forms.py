@@ -1,6 +1,6 @@
 """Syntax of other engines: sessions, the current time, windows over groups, cursors.
 
-Cannot catch: syntax over joins, which the pasted cases cover.
+Not covered: syntax over joins, which the pasted cases cover.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Functions and operators of DuckDB and PostgreSQL that are written as others, one by one.
 
-DuckDB computes its own column. Cannot catch: misreadings of PostgreSQL's documentation.
+DuckDB computes its own column. Not covered: misreadings of PostgreSQL's documentation.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Several INSERT INTO one target: merged if the meaning stays, otherwise an error.
 
-Cannot catch: the effect of an INSERT option in a target of another system.
+Not covered: the effect of an INSERT option in a target of another system.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Intervals, formats and aggregates of which only a part was computed, against DuckDB or documents.
 
-Cannot catch: the values that DuckDB does not compute, which are from the engines' documents.
+Not covered: the values that DuckDB does not compute, which are from the engines' documents.
 """
 
 from __future__ import annotations

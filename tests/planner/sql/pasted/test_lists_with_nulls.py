@@ -1,6 +1,6 @@
 """Lists with NULLs, positions before the first, and columns with the same name.
 
-Cannot catch: a version of an engine with other results.
+Not covered: a version of an engine with other results.
 """
 
 from __future__ import annotations

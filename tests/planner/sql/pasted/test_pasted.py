@@ -9,7 +9,7 @@ start of a row, ``sink`` the rows of each sink.
 :data:`REFUSED` lists the cases that are errors, with words of the message; ``instead.sql`` has
 other forms of them with the same result.
 
-Cannot catch: differences with more rows, or other engines' errors.
+Not covered: differences with more rows, or other engines' errors.
 """
 
 from __future__ import annotations

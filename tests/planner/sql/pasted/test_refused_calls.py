@@ -1,6 +1,6 @@
 """Rejected calls of other engines, and the alternatives that their messages suggest.
 
-Cannot catch: an alternative with another value.
+Not covered: an alternative with another value.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Statements and clauses of DuckDB, compared with DuckDB itself on the same text.
 
-Cannot catch: names of columns, which DuckDB writes otherwise.
+Not covered: names of columns, which DuckDB writes otherwise.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Table declarations of Flink SQL are the streams and queries that Python builds.
 
-Cannot catch: connectors in a running job, which have their own tests.
+Not covered: connectors in a running job, which have their own tests.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """INSERT INTO a table that the text reads: rows of VALUES, and queries that become a UNION ALL.
 
-Cannot catch: rows without the row that their REFERENCES names.
+Not covered: rows without the row that their REFERENCES names.
 """
 
 from __future__ import annotations

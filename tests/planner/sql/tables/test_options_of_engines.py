@@ -1,6 +1,6 @@
 """Options, settings and lengths of other engines that would change rows: applied or an error.
 
-Cannot catch: an option whose meaning another engine changes later.
+Not covered: an option whose meaning another engine changes later.
 """
 
 from __future__ import annotations

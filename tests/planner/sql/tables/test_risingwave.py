@@ -1,6 +1,6 @@
 """RisingWave's sink options, and the query of a text that ends with a view.
 
-Cannot catch: connectors in a running job.
+Not covered: connectors in a running job.
 """
 
 from __future__ import annotations

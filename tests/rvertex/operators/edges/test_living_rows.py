@@ -1,6 +1,6 @@
 """Valid rows can be looked up by code in every run, with a table or with sorted codes.
 
-Cannot catch: the cost of a probe; ``benchmarks/bench_alive.py`` measures it.
+Not covered: the cost of a probe; ``benchmarks/bench_alive.py`` measures it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """As-of joins: any cuts, equal to a naive search and to Polars, and the cost of a step.
 
-Cannot catch: mistakes that Polars and this operator share; the catalogue compares with DuckDB.
+Not covered: mistakes that Polars and this operator share; the catalogue compares with DuckDB.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The temporal join against nested loops over the lifetime tables, with random cuts and restores.
 
-Cannot catch: a plan that sends equal keys to different vertices, and speed, except the shape of its
+Not covered: a plan that sends equal keys to different vertices, and speed, except the shape of its
 growth.
 """
 

@@ -1,6 +1,6 @@
 """Interval joins: equal to a comparison of all rows, for any cuts and restores.
 
-Cannot catch: a plan that sends equal keys to different vertices, or a misread SQL bound
+Not covered: a plan that sends equal keys to different vertices, or a misread SQL bound
 (``tests/planner/sql/test_interval_joins.py``).
 """
 

@@ -1,6 +1,6 @@
 """Pairs of two new rows: comparing, sorting and the definition give the same result.
 
-Cannot catch: a wrong order of emitted rows, which the join decides (tests/rvertex/operators).
+Not covered: a wrong order of emitted rows, which the join decides (tests/rvertex/operators).
 """
 
 from __future__ import annotations

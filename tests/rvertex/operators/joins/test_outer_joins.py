@@ -1,6 +1,6 @@
 """Left and anti joins against their definition at each instant, with random cuts and restores.
 
-Cannot catch: a plan that sends equal keys to different vertices.
+Not covered: a plan that sends equal keys to different vertices.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Polars takes the period of each row from the wall clock. If clocks are set back 
 wall clock shows a day, the previous day, and the day again. Windows have one start, so they differ
 there.
 
-Cannot catch: errors in the zone rules that this machine and Polars share.
+Not covered: errors in the zone rules that this machine and Polars share.
 """
 
 from __future__ import annotations

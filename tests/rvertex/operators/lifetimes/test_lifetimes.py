@@ -1,6 +1,6 @@
 """Lifetime operators against their definition, row by row, with random cuts and restores.
 
-Cannot catch: speed, except the shape of its growth; a plan that sends keys to the wrong vertex.
+Not covered: speed, except the shape of its growth; a plan that sends keys to the wrong vertex.
 """
 
 from __future__ import annotations

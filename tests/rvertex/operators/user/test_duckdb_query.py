@@ -1,6 +1,6 @@
 """``apply_sql``: rows computed by DuckDB, each alone; other queries are refused.
 
-Cannot catch: functions of DuckDB that differ between two runs although DuckDB lists them as fixed.
+Not covered: functions of DuckDB that differ between two runs although DuckDB lists them as fixed.
 """
 
 from __future__ import annotations

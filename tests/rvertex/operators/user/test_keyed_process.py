@@ -1,6 +1,6 @@
 """Keyed processes: order of events and timers, atomic calls, any cuts and restores.
 
-Cannot catch: a promise of docs/USERCODE.md that no process here uses.
+Not covered: a promise of docs/USERCODE.md that no process here uses.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The functions record their calls, so a test can check which answers were fetched again.
 
-Cannot catch: two processes at once, and killed processes (tests/jobmanager/test_lookup.py).
+Not covered: two processes at once, and killed processes (tests/jobmanager/test_lookup.py).
 """
 
 from __future__ import annotations

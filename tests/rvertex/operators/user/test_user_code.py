@@ -1,6 +1,6 @@
 """APPLY and TRANSFORM with any cuts; their errors; poison events row by row.
 
-Cannot catch: code that is not row by row but passes with all cuts here.
+Not covered: code that is not row by row but passes with all cuts here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Sessions, count windows and snapshots: any cuts, equal to a naive evaluation, worked tables.
 
-Cannot catch: a mistake that needs more than a few dozen rows; ``test_many_keys_are_forgotten`` and
+Not covered: a mistake that needs more than a few dozen rows; ``test_many_keys_are_forgotten`` and
 ``test_a_large_batch_equals_small_ones`` have more rows.
 """
 

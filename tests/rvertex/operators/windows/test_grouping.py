@@ -1,6 +1,6 @@
 """Groups of many windows in one pass, against Arrow's own grouping.
 
-Cannot catch: a wrong order in both; ``test_aggregate.py`` compares with a naive evaluator.
+Not covered: a wrong order in both; ``test_aggregate.py`` compares with a naive evaluator.
 """
 
 from __future__ import annotations

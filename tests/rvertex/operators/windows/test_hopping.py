@@ -1,6 +1,6 @@
 """Window aggregates: any cuts, equal to a naive evaluation, one phase equal to two.
 
-Cannot catch: a mistake that needs more than a few dozen rows, or other merges of first phases.
+Not covered: a mistake that needs more than a few dozen rows, or other merges of first phases.
 """
 
 from __future__ import annotations

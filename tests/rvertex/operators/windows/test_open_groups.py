@@ -3,7 +3,7 @@
 Keys are dense, sparse, below the first ones, or null. Rows are cut anywhere, and the groups are
 saved and restored between any two pieces.
 
-Cannot catch: a lane with the same error in both (see ``test_aggregate.py``).
+Not covered: a lane with the same error in both (see ``test_aggregate.py``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Sessions in two phases: any cuts for each, and together equal to one phase.
 
-Cannot catch: an error that all three share; ``test_data_windows.py`` compares one phase with the
+Not covered: an error that all three share; ``test_data_windows.py`` compares one phase with the
 naive evaluator, and random plans do so with both.
 """
 

@@ -1,6 +1,6 @@
 """Sliding windows: the same results as gathering all panes, with any cuts and restores.
 
-Cannot catch: a choice between sliding and gathering that costs more than the other.
+Not covered: a choice between sliding and gathering that costs more than the other.
 """
 
 from __future__ import annotations

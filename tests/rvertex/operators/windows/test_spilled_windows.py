@@ -3,7 +3,7 @@
 The operator harness runs every operator with small budgets. These tests check that the budgets make
 windows spill, with all kinds of keys and functions and many rows, and what a snapshot shares.
 
-Cannot catch: wrong rows both with and without a budget (``test_hopping.py``).
+Not covered: wrong rows both with and without a budget (``test_hopping.py``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The destination suite on a real Kafka broker with headers instead of transactions.
 
-Cannot catch: a reader that ignores the headers and sees the rows of a commit one by one.
+Not covered: a reader that ignores the headers and sees the rows of a commit one by one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The destination suite on a simulated broker, for the logic of Kafka deliveries.
 
-Cannot catch: behaviour of a real broker and its library, for which test_transactions.py and
+Not covered: behaviour of a real broker and its library, for which test_transactions.py and
 test_headers.py run the same suite.
 """
 

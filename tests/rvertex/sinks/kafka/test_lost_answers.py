@@ -1,6 +1,6 @@
 """A broker that becomes silent during a commit: only ``open`` shows whether it took effect.
 
-Cannot catch: a request that arrives after its writer's successor has opened (see the suite).
+Not covered: a request that arrives after its writer's successor has opened (see the suite).
 """
 
 from __future__ import annotations

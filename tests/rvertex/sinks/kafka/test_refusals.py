@@ -1,7 +1,7 @@
 """Which errors of a real broker end a delivery, and which are retried.
 
 This broker has no users: a wrong password is simulated by an unknown mechanism, and denials are
-written into its answers by a proxy. Cannot catch: an error that a broker with permissions reports
+written into its answers by a proxy. Not covered: an error that a broker with permissions reports
 elsewhere.
 """
 

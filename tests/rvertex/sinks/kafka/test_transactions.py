@@ -1,6 +1,6 @@
 """The suite of destinations on a real Kafka broker, in transactions.
 
-Cannot catch: a broker that loses acknowledged records (the one here does not survive a kill).
+Not covered: a broker that loses acknowledged records (the one here does not survive a kill).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Text stored as dictionaries in files: chosen by the files, with no effect on the output.
 
-Cannot catch: dictionaries of writers other than Arrow.
+Not covered: dictionaries of writers other than Arrow.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """CSV rows end where Arrow's parser ends them, for any cut of the text.
 
-Cannot catch: mistakes about CSV that Arrow and this code share.
+Not covered: mistakes about CSV that Arrow and this code share.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Columns in folder names keep their types when written and read, for every use.
 
-Cannot catch: folders that do not follow Hive's convention.
+Not covered: folders that do not follow Hive's convention.
 """
 
 from __future__ import annotations

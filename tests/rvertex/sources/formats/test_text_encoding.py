@@ -1,6 +1,6 @@
 """Files in other encodings can be read if they are named; otherwise the error names them.
 
-Cannot catch: text that is valid in two encodings.
+Not covered: text that is valid in two encodings.
 """
 
 from __future__ import annotations

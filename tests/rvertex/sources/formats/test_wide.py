@@ -1,6 +1,6 @@
 """The time to inspect files with many columns grows with their number only.
 
-Cannot catch: the cost of so many columns in a job.
+Not covered: the cost of so many columns in a job.
 """
 
 from __future__ import annotations

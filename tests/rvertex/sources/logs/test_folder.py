@@ -1,6 +1,6 @@
 """A growing folder as a log: each file once, complete, in the order of its entries.
 
-Cannot catch: a file system that shows a file's old size and time while it grows.
+Not covered: a file system that shows a file's old size and time while it grows.
 """
 
 from __future__ import annotations

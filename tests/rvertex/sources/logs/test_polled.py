@@ -1,6 +1,6 @@
 """A partition of a log in a store: read-ahead, polling interval, and end.
 
-Cannot catch: the results of a log's own reader (test_written, tests/jobmanager/test_live_log.py).
+Not covered: the results of a log's own reader (test_written, tests/jobmanager/test_live_log.py).
 """
 
 from __future__ import annotations

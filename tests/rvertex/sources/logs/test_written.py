@@ -1,6 +1,6 @@
 """Output streams of other jobs: where a query that follows them starts.
 
-Cannot catch: a retention that deletes more between the plan and the first read.
+Not covered: a retention that deletes more between the plan and the first read.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the code of a keyed process uses, and that results do not depend on this analysis.
 
-Cannot catch: an untested way to reach the event or ``emit``.
+Not covered: an untested way to reach the event or ``emit``.
 """
 
 from __future__ import annotations

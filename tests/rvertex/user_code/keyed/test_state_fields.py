@@ -1,6 +1,6 @@
 """Reused objects of dropped keys have nothing of the old key.
 
-Cannot catch: undeclared attributes of a key that is not dropped; a snapshot loses them, so a query
+Not covered: undeclared attributes of a key that is not dropped; a snapshot loses them, so a query
 that visibly sets them is an error (tests/planner/test_user_code.py).
 """
 

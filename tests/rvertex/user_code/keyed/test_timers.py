@@ -1,6 +1,6 @@
 """Timers fire in order of time, after any timers were set, moved and deleted.
 
-Cannot catch: their use in processes (``test_timers_at_any_width.py``).
+Not covered: their use in processes (``test_timers_at_any_width.py``).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Rows in any order, late ones among them, cut anywhere, with restores from snapshots between any two
 pieces: the partial rows and CTIs equal those of sorted rows, item by item.
 
-Cannot catch: an aggregate with the same error in both (see ``test_aggregate.py``).
+Not covered: an aggregate with the same error in both (see ``test_aggregate.py``).
 """
 
 from __future__ import annotations

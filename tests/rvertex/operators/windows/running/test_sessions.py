@@ -1,6 +1,6 @@
 """Running results of sessions: any cuts, equal to a plain loop row by row.
 
-Cannot catch: sums of doubles in another order, since these values lose no bits.
+Not covered: sums of doubles in another order, since these values lose no bits.
 """
 
 from __future__ import annotations

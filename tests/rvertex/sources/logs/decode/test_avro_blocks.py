@@ -1,6 +1,6 @@
 """Finds, for many messages at once and before decoding, which bytes are records of a schema.
 
-Cannot catch: malformed records that the check and fastavro both accept.
+Not covered: malformed records that the check and fastavro both accept.
 """
 
 from __future__ import annotations

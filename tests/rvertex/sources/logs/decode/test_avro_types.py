@@ -1,6 +1,6 @@
 """Every Avro type, nullable and nested, is read as fastavro reads it, in blocks or one by one.
 
-Cannot catch: types that fastavro misreads; fixed decimals of other implementations.
+Not covered: types that fastavro misreads; fixed decimals of other implementations.
 """
 
 from __future__ import annotations

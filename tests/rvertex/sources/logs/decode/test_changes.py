@@ -1,6 +1,6 @@
 """Messages that change a table: upserts with tombstones, and change events of Debezium.
 
-Cannot catch: how a broker stores tombstones (tests/jobmanager/test_live_changes.py).
+Not covered: how a broker stores tombstones (tests/jobmanager/test_live_changes.py).
 """
 
 from __future__ import annotations

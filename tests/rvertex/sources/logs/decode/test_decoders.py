@@ -1,6 +1,6 @@
 """Every decoder: which values are bad, and rows independent of the batches of values.
 
-Cannot catch: a value that the library decodes wrongly.
+Not covered: a value that the library decodes wrongly.
 """
 
 from __future__ import annotations

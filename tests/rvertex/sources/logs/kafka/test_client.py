@@ -1,7 +1,7 @@
 """Connections are closed in one of our threads, regardless of the garbage collector.
 
 If the library's own thread closes a connection, the process aborts. This happened in a failed job.
-Cannot catch: references held by an exception inside the library.
+Not covered: references held by an exception inside the library.
 """
 
 from __future__ import annotations

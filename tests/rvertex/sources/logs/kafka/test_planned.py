@@ -1,6 +1,6 @@
 """Units of a topic, planned from the answers of a broker in this process.
 
-Its library cannot list topics, so the test lists them. Cannot catch: a real broker's answers about
+Its library cannot list topics, so the test lists them. Not covered: a real broker's answers about
 times (test_positions.py).
 """
 

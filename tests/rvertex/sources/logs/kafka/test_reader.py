@@ -1,6 +1,6 @@
 """The reader of topics: order, gaps, ends, bounds, unreachable brokers.
 
-If possible, a test also runs on the mock broker in the client library, which is fast. Cannot catch:
+If possible, a test also runs on the mock broker in the client library, which is fast. Not covered:
 brokers that give topics ids; this one does not.
 """
 

@@ -1,6 +1,6 @@
 """The brokers' answers about a topic and their times, on a manual clock.
 
-Cannot catch: behaviour of a real broker (test_reader.py).
+Not covered: behaviour of a real broker (test_reader.py).
 """
 
 from __future__ import annotations
