@@ -222,7 +222,7 @@ class Hub:
             raise DisconnectedError(peer)
 
     def close(self) -> None:
-        """Send all peers a goodbye, also those that connect later. Their ends are not reported."""
+        """Send every peer a goodbye, now or when it connects. Its disconnect is not reported."""
         with self._lock:
             self._is_closed = True
             links = list(self._links.values())
