@@ -26,7 +26,8 @@ from jobmanager.state.job_state import OPEN_STATES
 if TYPE_CHECKING:
     from types import TracebackType
 
-_PLAIN_INTERVAL_S = 2.0
+#: Seconds between two lines of progress without a terminal: the first, and the longest interval.
+_PLAIN_INTERVAL_S, _PLAIN_INTERVAL_MAX_S = 2.0, 60.0
 _MIB = 1 << 20
 _COLUMNS = ("vertex", "state", "epoch", "host", "pid", "events in", "out", "CTI lag")
 _WIDE_COLUMNS = ("recovery", "events/s", "tail MiB", "durable seq")
@@ -48,6 +49,8 @@ class ProgressView:
             self._live = Live(console=self._console, refresh_per_second=4)
         self._shown_s = 0.0
         self._is_ended = False
+        self._situation: tuple[str, int, str] | None = None
+        self._interval_s = _PLAIN_INTERVAL_S
         self._events: dict[str, int] = {}
         self._noted: set[str] = set()
 
@@ -68,9 +71,10 @@ class ProgressView:
             self._live.stop()
 
     def show(self, status: dict[str, Any]) -> None:
-        """Show a status; without a terminal at most one line every two seconds.
+        """Show a status; without a terminal a line after 2 s, 4 s and so on up to every 60 s.
 
-        If the reader of the output ends, such as ``head``, the job continues.
+        There, a restart or a change of state or health is shown within 2 s. If the reader of the
+        output ends, such as ``head``, the job continues.
         """
         with contextlib.suppress(BrokenPipeError):
             self._show(status)
@@ -79,9 +83,7 @@ class ProgressView:
         self.note(status)
         now = time.monotonic()
         is_open = status["state"] in OPEN_STATES
-        if self._live is None and is_open and now - self._shown_s < _PLAIN_INTERVAL_S:
-            return
-        if self._is_ended:
+        if self._is_ended or (self._live is None and is_open and not self._is_due(status, now)):
             return
         self._is_ended = not is_open
         rates = self._rates(status, now)
@@ -91,6 +93,19 @@ class ProgressView:
             self._live.update(vertex_table(status, rates, width=self._console.width))
         else:
             print(progress_line(status, rates), file=sys.stderr, flush=True)
+
+    def _is_due(self, status: dict[str, Any], now: float) -> bool:
+        """Return whether to print a line now. Log files should not fill with equal lines."""
+        if now - self._shown_s < _PLAIN_INTERVAL_S:
+            return False
+        situation = (status["state"], status["restarts"], _health(status))
+        if situation != self._situation:
+            self._situation, self._interval_s = situation, _PLAIN_INTERVAL_S
+            return True
+        if now - self._shown_s < self._interval_s:
+            return False
+        self._interval_s = min(2 * self._interval_s, _PLAIN_INTERVAL_MAX_S)
+        return True
 
     def note(self, status: dict[str, Any]) -> None:
         """Print the notes of a status that were not printed yet, a line each."""
@@ -124,15 +139,21 @@ def starting(executor: str | None) -> str:
 
 
 def vertex_table(
-    status: dict[str, Any], rates: dict[str, float] | None = None, *, width: int
+    status: dict[str, Any],
+    rates: dict[str, float] | None = None,
+    *,
+    width: int,
+    has_health: bool = True,
 ) -> Table:
     """Return a table with one row per vertex. Below a width of 110 it has fewer columns.
+
+    ``has_health``: whether the title has the reasons of the job's health.
 
     A vertex with several instances (replicas, twins, draining ones) has a row for each below it.
     "durable seq" is the smallest durable end of the vertex's output streams.
     """
     title = f"{status['job']}: {status['state']}"
-    title += _lost_rows(status) + _health(status)
+    title += _lost_rows(status) + (_health(status) if has_health else "")
     if status.get("error"):
         title += f": {in_one_line(status['error'])}"
     table = Table(

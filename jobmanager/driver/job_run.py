@@ -229,7 +229,9 @@ class JobRun:
             "root": display_uri(self.root.uri),
             "output": display_uri(self.plan.output),
             **self.notes,
-            "notes": [*self.notes["notes"], *(n for one in self._beside for n in one.notes)],
+            "notes": list(
+                dict.fromkeys([*self.notes["notes"], *(n for b in self._beside for n in b.notes)])
+            ),
         }
         self.status = {**shown, **self._health.look(shown, self._clock.now_us())}
         # Write it before the callback, which then finds this status or a later one in the root

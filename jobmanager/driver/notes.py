@@ -37,4 +37,4 @@ class Notes:
         """Return the notes as fields of a status."""
         changed = [self.file_note] if self.file_note else []
         is_changed = None if self.file_note is None else bool(self.file_note)
-        return {"notes": [*changed, *self.lines], "query_changed": is_changed}
+        return {"notes": list(dict.fromkeys([*changed, *self.lines])), "query_changed": is_changed}

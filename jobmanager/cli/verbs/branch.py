@@ -69,5 +69,5 @@ def _place_and_time(text: str) -> tuple[str, int | None]:
 
 def _time(time: int) -> str:
     if time == MIN_TIME:
-        return "the start of its input"
+        return "the start of its input (no checkpoint with rows yet)"
     return "the end of its input" if time == INF_TIME else f"{time_of(time)} UTC"

@@ -21,7 +21,7 @@ def status(root: options.Root, as_json: options.AsJson = False) -> None:
         print(json.dumps(current))
     elif current.get("vertices"):
         console = Console()
-        console.print(vertex_table(current, width=console.width))
+        console.print(vertex_table(current, width=console.width, has_health=False))
         for line in state_lines(current):
             print(line)
         for line in key_lines(current):

@@ -75,6 +75,12 @@ def test_wide_table() -> None:
     assert finished.count("-") == 2, "no pid, no lag"
 
 
+def test_a_title_without_health() -> None:
+    live = status(vertices=[vertex(waiting="broker a:9092, which is away")])
+    table = vertex_table(live, width=140, has_health=False)
+    assert str(table.title) == "nightly: running"
+
+
 def test_narrow_table_is_not_broken() -> None:
     lines = rendered(status(), 80).splitlines()
     assert all(len(line) <= 80 for line in lines)
@@ -145,18 +151,21 @@ def test_without_a_terminal_lines_are_few(
     now_s = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
     with ProgressView() as view:
-        for events_in in range(0, 4_000, 100):  # ten seconds of statuses
+        for events_in in range(0, 400_000, 100):  # a thousand seconds of statuses
             now_s += 0.25
             view.show(status(vertices=[vertex(events_in=events_in)]))
+        now_s += 2.0
+        view.show(status(restarts=3, vertices=[vertex(events_in=events_in)]))
         view.show(status(state="finished"))
         view.show(status(state="finished"))
     out, err = capsys.readouterr()
     assert out == "", "standard output is for the result"
     lines = err.splitlines()
-    assert 5 <= len(lines) <= 7
+    assert 18 <= len(lines) <= 24, "the interval grows to a minute"
+    assert "3 restarts" in lines[-2], "a restart is shown at once"
     assert "nightly finished" in lines[-1]
     assert sum("finished:" in line for line in lines) == 1
-    rates = [re.search(r"([\d,]+) events/s", line) for line in lines[1:-1]]
+    rates = [re.search(r"([\d,]+) events/s", line) for line in lines[1:-2]]
     assert {match and match[1] for match in rates} == {"400"}
 
 

@@ -51,6 +51,13 @@ class Row:
     verdict: str
     reason: str
 
+    def with_output(self, columns: Sequence[str] | None) -> Row:
+        """Return the row with the output columns that its stage adds."""
+        if not columns:
+            return self
+        added = f"new output column{'s' if len(columns) > 1 else ''} {', '.join(columns)}"
+        return replace(self, reason=f"{self.reason}; {added}" if self.reason else added)
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -105,7 +112,11 @@ def compare(old: PhysicalPlan, new: PhysicalPlan) -> Comparison:
             links[stage.name] = former
     new = _laid_out_like(old, new, links)
     after = _Plan(new)
-    rows = [_row(before, after, stage.name, links.get(stage.name)) for stage in new.stages]
+    columns = _new_output_columns(old, new)
+    rows = [
+        _row(before, after, stage.name, links.get(stage.name)).with_output(columns.get(stage.name))
+        for stage in new.stages
+    ]
     gone = [name for name in before.stages if name not in links.values()]
     rows += [Row("", name, "dropped", "no stage of the new query continues it") for name in gone]
     rows += _deliveries(old, new)
@@ -343,6 +354,15 @@ def _refused_output(old: PhysicalPlan, new: PhysicalPlan, links: dict[str, str])
 def _last_stage(plan: PhysicalPlan) -> Stage:
     name = next(v.stage for v in plan.vertices for edge in v.outputs if edge.is_sink)
     return next(stage for stage in plan.stages if stage.name == name)
+
+
+def _new_output_columns(old: PhysicalPlan, new: PhysicalPlan) -> dict[str, list[str]]:
+    """Return by stage the columns that its output has and the former output lacks."""
+    outputs = zip(old.of_outputs, new.of_outputs, strict=False)
+    return {
+        _last_stage(is_now).name: [c for c in is_now.schema.names if c not in was.schema.names]
+        for was, is_now in outputs
+    }
 
 
 def _other_end(was: Stage, is_now: Stage) -> str:

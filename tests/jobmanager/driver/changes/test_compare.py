@@ -74,6 +74,11 @@ def test_what_becomes_of_state(logs: dict[str, str], words: str) -> None:
     assert found.hash == compared(logs, *CHANGES[words]).hash
 
 
+def test_new_output_columns_are_named(logs: dict[str, str]) -> None:
+    *_, last = compared(logs, *CHANGES["an aggregate is added"]).rows
+    assert "; new output column" in last.reason
+
+
 @pytest.mark.parametrize("words", ADVICE)
 def test_what_is_refused_and_what_to_write(logs: dict[str, str], words: str) -> None:
     found = compared(logs, *CHANGES[words])
