@@ -53,7 +53,7 @@ def test_its_plan_is_explained(folder: Path) -> None:
     assert "final aggregate tumbling 1m by k: n=count()" in result.stdout
 
 
-def test_mistakes_are_told_with_their_place(folder: Path) -> None:
+def test_mistakes_are_reported_with_their_position(folder: Path) -> None:
     result = call("explain", folder / "wrong.sql", "--set", f"data={folder}")
     assert result.exit_code == EXIT_USAGE
     assert result.stderr == (

@@ -73,7 +73,9 @@ def test_the_manifests_are_valid() -> None:
     assert kinds == ["ConfigMap", "Service", "StatefulSet"]
 
 
-def test_the_query_of_the_manifests_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_manifests_contain_a_valid_query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("KAFKA", "localhost:9092")
     data = documents()[0]["data"]
     file = tmp_path / "orders.py"
@@ -135,7 +137,7 @@ def reads(process: subprocess.Popen[bytes], rows: int) -> None:
 
 
 @pytest.mark.slow
-def test_the_unit_runs_a_job_through_a_kill_and_a_stop(programs: Path) -> None:
+def test_the_unit_restarts_a_job_after_a_kill_and_stops_it(programs: Path) -> None:
     unit, inputs = Unit(programs), programs.parent / "in"
     etc = Path(unit.service["WorkingDirectory"])
     (etc / "orders.py").write_text(QUERY)

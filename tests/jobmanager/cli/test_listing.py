@@ -27,7 +27,7 @@ def loop(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_folder_that_cannot_be_looked_into_is_named_beside_the_others(loop: Path) -> None:
+def test_an_unreadable_folder_is_reported_and_the_others_are_listed(loop: Path) -> None:
     (loop.parent / "old").mkdir()
     (loop.parent / "old" / "job.json").write_text(json.dumps({"format": 1}))
     (loop.parent / "a file").write_text("")
@@ -40,7 +40,7 @@ def test_a_folder_that_cannot_be_looked_into_is_named_beside_the_others(loop: Pa
 
 
 @pytest.mark.parametrize("folder", ["s3://bucket/jobs", "nope://x", "LOOP", "FILE"])
-def test_what_is_no_local_folder_is_refused(loop: Path, folder: str) -> None:
+def test_a_path_that_is_not_a_local_folder_is_rejected(loop: Path, folder: str) -> None:
     file = loop.parent / "file"
     file.write_text("")
     path = {"LOOP": str(loop), "FILE": str(file)}.get(folder, folder)

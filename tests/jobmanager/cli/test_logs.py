@@ -43,14 +43,14 @@ def lines(*arguments: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_a_job_from_its_begin_to_its_end(root: Path) -> None:
+def test_the_log_of_a_job_from_start_to_end(root: Path) -> None:
     found = lines(str(root), "--follow")
     assert "the job begins with" in found[0]
     assert any("runs on h0.0 as instance 1, reading from 0" in line for line in found)
     assert found[-1] == "the job is finished"
 
 
-def test_one_vertex(root: Path) -> None:
+def test_only_the_log_of_one_vertex_is_shown(root: Path) -> None:
     found = lines(str(root), "--vertex", "s01-items", "--json")
     assert {json.loads(line)["vertex"].split(".")[0] for line in found} == {"s01-items"}
     wrong = CliRunner().invoke(app, ["logs", str(root), "--vertex", "nix"])
@@ -85,7 +85,7 @@ def drained(lines: list[str]) -> list[str]:
     return [line.split(" is being drained")[0][-2:] for line in lines if "is being drained" in line]
 
 
-def test_a_log_that_is_begun_anew_is_not_told_again(
+def test_a_restarted_log_is_not_printed_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = Running(tmp_path)
@@ -108,7 +108,7 @@ def test_a_log_that_is_begun_anew_is_not_told_again(
     assert found[-1] == "the job is finished"
 
 
-def test_what_was_noted_as_the_job_ended_is_told(
+def test_events_at_the_end_of_a_job_are_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Notices and the end are printed even if they arrive after the last read of the log."""

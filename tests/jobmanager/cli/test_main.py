@@ -133,7 +133,7 @@ def test_run_status_list_resume_cancel(file: Path, tmp_path: Path) -> None:
     assert "is not running, it is finished" in last_json(cancelled)["error"]
 
 
-def test_the_same_for_people(file: Path, tmp_path: Path) -> None:
+def test_the_same_commands_with_text_output(file: Path, tmp_path: Path) -> None:
     root = tmp_path / "jobs" / "one"
     ran = done("run", file, "--root", root, "--executor", "local")
     assert f"output: {root}/output" in ran.stdout
@@ -207,7 +207,7 @@ def test_explain_shows_the_plan_of_a_paced_job(file: Path, tmp_path: Path) -> No
         ("notes.txt", "not a Python file"),
     ],
 )
-def test_a_mistake_is_one_message(target: str, message: str, file: Path) -> None:
+def test_a_mistake_is_reported_in_one_message(target: str, message: str, file: Path) -> None:
     folder = file.parent
     (folder / "raises.py").write_text("\n1 / 0\n")
     (folder / "syntax.py").write_text("query = (\n")
@@ -227,7 +227,7 @@ def test_a_mistake_is_one_message(target: str, message: str, file: Path) -> None
 
 
 @pytest.mark.parametrize("before", ["", "./", "../queries/"])
-def test_a_mistake_is_placed_whatever_path_leads_to_the_file(
+def test_a_mistake_has_its_line_for_any_path_to_the_file(
     before: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = file.parent / "queries"
@@ -251,7 +251,7 @@ def test_a_mistake_is_placed_whatever_path_leads_to_the_file(
         (("resume", "r", "--executor", "x"), "'x' is not one of 'spark', 'local'"),
     ],
 )
-def test_a_call_that_cannot_be_read_is_a_mistake_like_others(
+def test_an_invalid_call_is_reported_like_other_mistakes(
     arguments: tuple[str, ...], message: str
 ) -> None:
     result = call(*arguments, "--json")
@@ -264,12 +264,12 @@ def test_a_call_that_cannot_be_read_is_a_mistake_like_others(
     assert (plain.exit_code, plain.stdout, plain.stderr.splitlines()) == (EXIT_USAGE, "", [line])
 
 
-def test_the_version_is_that_of_the_package() -> None:
+def test_the_version_equals_that_of_the_package() -> None:
     result = call("--version")
     assert (result.exit_code, result.stdout) == (0, f"streamscope {version('streamscope')}\n")
 
 
-def test_a_day_that_finishes_nothing_is_refused_in_the_words_of_the_command(file: Path) -> None:
+def test_finish_without_a_day_is_rejected_with_the_names_of_the_options(file: Path) -> None:
     told = last_json(call("run", file, "--finish", "--json"))["error"]
     assert told == "--finish needs --continue ROOT"
 
@@ -318,7 +318,7 @@ def test_mistakes_about_options(file: Path) -> None:
     assert "2 replicas need as many hosts" in result.stderr
 
 
-def test_a_job_that_fails_tells_how_to_go_on(tmp_path: Path) -> None:
+def test_a_failed_job_says_how_to_continue(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     (data / "a.csv").write_text("t,k\n1,a\n2,b\n")
@@ -446,7 +446,7 @@ def _interruptible() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_interruptible")
 @pytest.mark.slow
-def test_an_interrupt_cancels(file: Path, tmp_path: Path) -> None:
+def test_an_interrupt_cancels_the_job(file: Path, tmp_path: Path) -> None:
     root = tmp_path / "job"
     process = start("run", file, "--root", root, "--executor", "local", "--paced", 0.5, "--json")
     first_line(process)
@@ -463,7 +463,7 @@ def test_an_interrupt_cancels(file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_job_manager_is_told_as_interrupted(file: Path, tmp_path: Path) -> None:
+def test_a_killed_job_manager_is_shown_as_interrupted(file: Path, tmp_path: Path) -> None:
     root, clean = tmp_path / "job", run_job(file, tmp_path / "clean")
     process = start("run", file, "--root", root, "--executor", "local", program=("-c", HELD))
     first_line(process)
@@ -512,7 +512,7 @@ def test_status_starts_no_java(file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_optimised_python_is_refused() -> None:
+def test_python_without_assertions_is_rejected() -> None:
     process = subprocess.run(
         [sys.executable, "-O", "-m", "jobmanager", "list"],
         cwd=REPOSITORY,

@@ -38,13 +38,13 @@ def stop(root: Path, *more: str) -> Result:
 
 
 @pytest.mark.parametrize("state", ["running", "stopping"])
-def test_a_job_that_runs_is_asked(tmp_path: Path, state: str) -> None:
+def test_a_running_job_receives_a_request(tmp_path: Path, state: str) -> None:
     root = job_in(tmp_path, state)
     assert json.loads(stop(tmp_path).stdout) == {"job": "job", "stop": "requested"}
     assert root.requests() == [STOP]
 
 
-def test_a_stop_is_waited_for(tmp_path: Path) -> None:
+def test_the_command_waits_for_a_stop(tmp_path: Path) -> None:
     root = job_in(tmp_path, "running")
     refused = stop(tmp_path, "--wait", "0.3")
     assert refused.exit_code == EXIT_FAILED
@@ -56,7 +56,7 @@ def test_a_stop_is_waited_for(tmp_path: Path) -> None:
     later.join()
 
 
-def test_a_job_that_fails_while_a_stop_waits_is_no_success(tmp_path: Path) -> None:
+def test_a_job_that_fails_during_a_stop_is_not_a_success(tmp_path: Path) -> None:
     root = job_in(tmp_path, "running")
     later = threading.Timer(0.3, lambda: job_in(tmp_path, "failed", error="ValueError: 7"))
     later.start()
@@ -67,13 +67,13 @@ def test_a_job_that_fails_while_a_stop_waits_is_no_success(tmp_path: Path) -> No
     assert "job job failed: ValueError: 7" in failed.stderr
 
 
-def test_a_job_that_was_stopped_is_left_alone(tmp_path: Path) -> None:
+def test_a_stopped_job_is_not_stopped_again(tmp_path: Path) -> None:
     root = job_in(tmp_path, "stopped")
     assert json.loads(stop(tmp_path).stdout) == {"job": "job", "stop": "stopped"}
     assert root.requests() == []
 
 
-def test_a_job_that_was_stopped_is_resumed_before_it_can_finish(tmp_path: Path) -> None:
+def test_a_stopped_job_must_be_resumed_before_it_can_finish(tmp_path: Path) -> None:
     root = job_in(tmp_path, "stopped")
     refused = stop(tmp_path, "--finish")
     assert refused.exit_code == EXIT_USAGE
@@ -82,7 +82,7 @@ def test_a_job_that_was_stopped_is_resumed_before_it_can_finish(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("verb", ["stop", "cancel", "drain"])
-def test_a_job_whose_job_manager_is_gone_is_not_asked(tmp_path: Path, verb: str) -> None:
+def test_a_request_without_a_job_manager_is_rejected(tmp_path: Path, verb: str) -> None:
     root = job_in(tmp_path, "running", written_us=1_000_000)
     host = ["h0.0"] if verb == "drain" else []
     refused = CliRunner().invoke(app, [verb, *host, str(tmp_path)])
@@ -94,7 +94,7 @@ def test_a_job_whose_job_manager_is_gone_is_not_asked(tmp_path: Path, verb: str)
 
 
 @pytest.mark.parametrize("state", ["finished", "failed", "cancelled"])
-def test_a_job_that_has_ended_cannot_stop(tmp_path: Path, state: str) -> None:
+def test_a_finished_job_cannot_be_stopped(tmp_path: Path, state: str) -> None:
     root = job_in(tmp_path, state)
     refused = stop(tmp_path)
     assert refused.exit_code == EXIT_USAGE
@@ -102,7 +102,7 @@ def test_a_job_that_has_ended_cannot_stop(tmp_path: Path, state: str) -> None:
     assert root.requests() == []
 
 
-def test_a_job_is_not_told_to_finish_without_a_plan_that_can(tmp_path: Path) -> None:
+def test_finish_needs_a_plan_with_sources_that_can_end(tmp_path: Path) -> None:
     root = job_in(tmp_path, "running")
     refused = stop(tmp_path, "--finish")
     assert refused.exit_code == EXIT_USAGE
@@ -111,7 +111,7 @@ def test_a_job_is_not_told_to_finish_without_a_plan_that_can(tmp_path: Path) -> 
     assert root.requests() == []
 
 
-def test_a_host_that_can_be_spared_is_drained_and_no_other(tmp_path: Path) -> None:
+def test_only_a_host_with_a_replacement_can_be_drained(tmp_path: Path) -> None:
     hosts = [{"host": "h0.0", "cannot_drain": ""}, {"host": "h1.0", "cannot_drain": "it is alone"}]
     root = job_in(tmp_path, "running", hosts=hosts)
     for host, reason in (("h1.0", "it is alone"), ("h2.0", "its hosts are h0.0, h1.0")):
@@ -123,7 +123,7 @@ def test_a_host_that_can_be_spared_is_drained_and_no_other(tmp_path: Path) -> No
     assert root.requests() == [DRAIN + "h0.0"]
 
 
-def test_a_deployment_with_its_arguments_exchanged_is_refused(tmp_path: Path) -> None:
+def test_swapped_arguments_of_deploy_are_rejected(tmp_path: Path) -> None:
     job_in(tmp_path, "running")
     query = tmp_path / "new.py"
     query.write_text("")

@@ -28,12 +28,12 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "streamscope.toml"
 
 
-def test_without_a_file_nothing_is_set(file: Path) -> None:
+def test_without_a_file_no_option_is_set(file: Path) -> None:
     assert not file.exists()
     assert not any(defaults(COMMANDS).values())
 
 
-def test_options_of_one_verb_and_of_all(file: Path) -> None:
+def test_options_of_one_verb_and_of_all_verbs(file: Path) -> None:
     file.write_text("""
         fsync = false
         parallelism = 2
@@ -64,7 +64,7 @@ def test_options_of_one_verb_and_of_all(file: Path) -> None:
         ("[run", "cannot be read"),
     ],
 )
-def test_what_does_not_exist_is_named(file: Path, text: str, message: str) -> None:
+def test_unknown_verbs_and_options_are_named(file: Path, text: str, message: str) -> None:
     file.write_text(text)
     with pytest.raises(UsageError, match=r"streamscope\.toml") as failed:
         defaults(COMMANDS)
@@ -74,7 +74,7 @@ def test_what_does_not_exist_is_named(file: Path, text: str, message: str) -> No
     assert message in done.stderr
 
 
-def test_the_command_line_decides_then_the_environment(
+def test_the_command_line_overrides_the_environment(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (file.parent / "q.py").write_text(

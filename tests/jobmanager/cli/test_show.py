@@ -53,7 +53,7 @@ def test_all_rows_as_json(root: str) -> None:
     assert done.stderr == ""
 
 
-def test_values_that_json_lacks(tmp_path: Path) -> None:
+def test_values_that_json_cannot_represent(tmp_path: Path) -> None:
     """Each line is valid JSON, even for values that JSON cannot represent."""
     items = [event(5, x=math.nan, b=b"\xff", s="\x1b[2J\n"), event(1 << 60, x=0.5, b=None, s=None)]
     stream = Stream.from_items({"x": "double", "b": "binary", "s": "string"}, items)
@@ -67,7 +67,7 @@ def test_values_that_json_lacks(tmp_path: Path) -> None:
     assert far.split() == [f"{1 << 60}us", f"{(1 << 60) + 1}us", "0.5", "null", "null"]
 
 
-def test_where_nothing_is(tmp_path: Path) -> None:
+def test_a_folder_without_a_job_is_an_error(tmp_path: Path) -> None:
     done = shown(str(tmp_path))
     assert done.exit_code == 2
     assert "not the folder of a job" in done.stderr
@@ -77,7 +77,7 @@ def test_where_nothing_is(tmp_path: Path) -> None:
     assert shown(root).stdout.split() == ["start", "end", "x"]
 
 
-def test_rows_that_came_late_are_told_beside_the_answer(
+def test_late_rows_are_counted_beside_the_answer(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.csv").write_text("t,x\n1,1\n5000000,2\n1000000,3\n6000000,4\n")
@@ -101,7 +101,7 @@ def test_rows_that_came_late_are_told_beside_the_answer(
     assert shown(root, "--rows", "2").stdout == there.out
 
 
-def test_a_job_that_runs_shows_what_is_durable(
+def test_a_running_job_shows_its_durable_rows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = tmp_path / "in"

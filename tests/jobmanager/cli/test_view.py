@@ -52,7 +52,7 @@ def rendered(shown: dict[str, Any], width: int, rates: dict[str, float] | None =
     return console.file.getvalue()
 
 
-def test_partitions_of_live_logs_have_lines_of_their_own() -> None:
+def test_each_partition_of_a_live_log_has_its_own_line() -> None:
     log = {"partition": 3, "state": "active", "lag_rows": 1_500, "lag_s": 2.5, "holds_back": True}
     idle = {"partition": 4, "state": "idle", "lag_rows": None, "lag_s": None, "holds_back": False}
     live = vertex(logs=[log, idle], waiting="broker 10.0.0.1:9092, which is away")
@@ -88,7 +88,7 @@ def test_narrow_table_is_not_broken() -> None:
     assert any("1,234,567" in line for line in lines)
 
 
-def test_numbers_are_never_cut_columns_are_left_out() -> None:
+def test_columns_are_omitted_and_numbers_are_never_cut() -> None:
     large = vertex("s12-departures.15", events_in=362_891_000, events_out=362_890_999, pid=4194304)
     for width in (60, 80, 110):
         text = rendered(status(vertices=[large]), width)
@@ -98,7 +98,9 @@ def test_numbers_are_never_cut_columns_are_left_out() -> None:
     assert "362,890,999" in rendered(status(vertices=[large]), 80)
 
 
-def test_a_failure_is_told_by_who_waits_not_by_the_view(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_is_printed_by_the_waiting_caller_and_not_by_the_view(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with ProgressView() as view:
         view.show(status(state="failed", error="why"))
     assert "failed" in (told := capsys.readouterr().err)
@@ -110,7 +112,7 @@ def instance(role: str, **fields: Any) -> dict[str, Any]:
     return {**row, "tail_bytes": 0, "durable": [1], **fields}
 
 
-def test_instances_are_told_where_there_are_several() -> None:
+def test_instances_are_shown_if_a_vertex_has_several() -> None:
     rows = [instance("primary"), instance("joining", epoch=0, pid=0, state="waiting")]
     text = rendered(status(vertices=[vertex(instances=rows)]), 80)
     (line,) = (line.split() for line in text.splitlines() if "joining" in line)
@@ -119,7 +121,7 @@ def test_instances_are_told_where_there_are_several() -> None:
     assert "primary" not in alone
 
 
-def test_errors_are_text_not_markup() -> None:
+def test_markup_in_errors_is_printed_as_text() -> None:
     """Rich would read brackets as styles: it drops some and fails on others."""
     error = "store: [Errno 2] no such [/tmp/x] in [red]"
     assert error in rendered(status(state="failed", error=error), 140)
@@ -145,7 +147,7 @@ def test_lags(lag_s: float | None, text: str) -> None:
     assert f"CTI lag {text}," in progress_line(shown, {})
 
 
-def test_without_a_terminal_lines_are_few(
+def test_without_a_terminal_few_lines_are_printed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = 100.0
@@ -169,7 +171,7 @@ def test_without_a_terminal_lines_are_few(
     assert {match and match[1] for match in rates} == {"400"}
 
 
-def test_a_reader_that_ends_does_not_end_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_reader_does_not_end_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
     pipe = os.fdopen(write_end, "w", buffering=1)

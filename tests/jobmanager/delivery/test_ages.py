@@ -11,7 +11,9 @@ LOOKS = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 50)), max_size=20
 
 
 @given(LOOKS)
-def test_nothing_goes_before_its_time_and_all_goes_soon_after(looks: list[tuple[int, int]]) -> None:
+def test_items_are_deleted_after_their_retention_and_not_before(
+    looks: list[tuple[int, int]],
+) -> None:
     ages, now_us, end = Ages(), 0, 0
     seen: list[tuple[int, int]] = []
     for waited_us, more in looks:
@@ -26,7 +28,7 @@ def test_nothing_goes_before_its_time_and_all_goes_soon_after(looks: list[tuple[
         assert ages.points == sorted(set(ages.points))
 
 
-def test_a_clock_that_was_set_back_keeps_longer() -> None:
+def test_a_clock_that_was_set_back_extends_the_retention() -> None:
     ages = Ages([(1_000, 5), (9_000, 7)])
     ages.note(2_000, 9, RETENTION_US)
     assert ages.mark(8_000) >= 7
@@ -34,7 +36,7 @@ def test_a_clock_that_was_set_back_keeps_longer() -> None:
     assert ages.mark(1_999) == 5
 
 
-def test_what_is_written_again_after_a_loss_is_new() -> None:
+def test_items_written_again_after_a_loss_count_as_new() -> None:
     """After a loss, the durable end of a stream is lower than before."""
     ages = Ages([(1_000, 5), (2_000, 9)])
     ages.note(2_100, 6, RETENTION_US)
@@ -42,7 +44,7 @@ def test_what_is_written_again_after_a_loss_is_new() -> None:
     assert ages.mark(2_150) <= 6, "9 to 11 came after that"
 
 
-def test_it_is_known_since_when_items_are_kept() -> None:
+def test_the_age_of_kept_items_is_known() -> None:
     ages = Ages([(1_000, 5), (9_000, 7)])
     assert ages.since_us(5) == ages.since_us(6) == 1_000
     assert ages.since_us(8) == 9_000

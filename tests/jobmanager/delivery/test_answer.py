@@ -29,7 +29,7 @@ def stream() -> ss.Stream:
     return ss.Stream.from_items({"x": "int64"}, EVENTS, partitions=2)
 
 
-def test_rows_of_one_time_keep_the_order_of_the_files(tmp_path: Path) -> None:
+def test_rows_with_equal_times_keep_the_order_of_the_files(tmp_path: Path) -> None:
     job = ss.run(stream(), root=str(tmp_path / "job"), executor="local")
     job.wait()
     rows = job.to_arrow()
@@ -39,7 +39,7 @@ def test_rows_of_one_time_keep_the_order_of_the_files(tmp_path: Path) -> None:
         assert Answer(job.plan).first(count)["x"].to_pylist() == wanted[:count]
 
 
-def test_the_table_of_an_output_whose_beginning_is_gone_is_refused() -> None:
+def test_the_table_of_an_output_without_its_beginning_is_rejected() -> None:
     """A missing item may be the start of a row that is valid now, so the table would be wrong."""
     uri, payload = "memory://test-answer/retained", pa.schema([("x", pa.int64())])
     output = RStream.open(uri, payload, background=InlineBackground())
@@ -52,7 +52,7 @@ def test_the_table_of_an_output_whose_beginning_is_gone_is_refused() -> None:
         begun(uri, RowCopies(MemoryBlobs(), "s"), None)
 
 
-def test_a_table_is_read_before_the_watermark_and_not_at_it() -> None:
+def test_a_table_can_be_read_before_the_watermark_but_not_at_it() -> None:
     """A table can be read before the watermark only: rows at the watermark may be missing."""
     uri, payload = "memory://test-answer/live", pa.schema([("x", pa.int64())])
     output = RStream.open(uri, payload, background=InlineBackground())

@@ -58,7 +58,7 @@ def run(query: ss.Query, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_running_total_per_key(
+def test_changes_of_a_running_total_per_key(
     seed: int, tmp_path: Path, postgres: PostgresServer, postgres_schema: str
 ) -> None:
     table = f"{postgres_schema}.totals"
@@ -72,7 +72,7 @@ def test_a_running_total_per_key(
 
 
 @pytest.mark.parametrize("deletes", ["delete", "mark", "ignore"])
-def test_a_version_that_is_deleted(
+def test_a_deleted_version_of_a_row(
     deletes: Any, tmp_path: Path, postgres: PostgresServer, postgres_schema: str
 ) -> None:
     table = f"{postgres_schema}.prices_{deletes}"
@@ -89,7 +89,7 @@ def test_a_version_that_is_deleted(
     assert _sorted(open_) == _sorted(alive if deletes != "ignore" else list(last.items()))
 
 
-def test_an_aggregate_of_rows_that_are_deleted(
+def test_an_aggregate_over_deleted_rows(
     tmp_path: Path, postgres: PostgresServer, postgres_schema: str
 ) -> None:
     table = f"{postgres_schema}.per_price"
@@ -103,7 +103,7 @@ def test_an_aggregate_of_rows_that_are_deleted(
 
 
 @pytest.mark.parametrize("deletes", ["delete", "ignore"])
-def test_sessions_as_they_grow(
+def test_changes_of_growing_sessions(
     deletes: Any, tmp_path: Path, postgres: PostgresServer, postgres_schema: str
 ) -> None:
     """The row of a session is deleted when the session ends, unless deletes are ignored."""
@@ -120,7 +120,7 @@ def test_sessions_as_they_grow(
     assert _sorted(postgres.query(f"SELECT k, n FROM {table}")) == _sorted(expected)
 
 
-def test_windows_before_they_close(
+def test_changes_of_open_windows(
     tmp_path: Path, postgres: PostgresServer, postgres_schema: str
 ) -> None:
     """The table has one row per key and window at each instant; at the end the final results."""
@@ -149,7 +149,9 @@ def _sorted(rows: list[Any]) -> list[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["transactions", "headers"])
-def test_a_compacted_topic_has_what_is_alive(mode: Any, tmp_path: Path, broker: Broker) -> None:
+def test_a_compacted_topic_contains_the_current_rows(
+    mode: Any, tmp_path: Path, broker: Broker
+) -> None:
     topic = broker.create_topic(f"prices-{mode}", 2)
     current = prices(5).upserts("item", deleted=ss.col("gone")).select("item", "price")
     query = current.to_kafka(topic, servers=broker.servers, key="item", mode=mode, upsert=True)
@@ -166,7 +168,7 @@ def test_a_compacted_topic_has_what_is_alive(mode: Any, tmp_path: Path, broker: 
     assert len(records) == len(rows) + tombstones
 
 
-def test_the_table_at_any_time(
+def test_the_table_can_be_read_at_any_time(
     tmp_path: Path, postgres: PostgresServer, postgres_schema: str
 ) -> None:
     current = prices(2).upserts("item", deleted=ss.col("gone")).select("item", "price")
@@ -185,7 +187,7 @@ def test_the_table_at_any_time(
     )
 
 
-def test_the_table_of_an_answer_whose_rows_are_whole(tmp_path: Path) -> None:
+def test_the_table_of_an_answer_with_complete_rows(tmp_path: Path) -> None:
     current = prices(2).upserts("item").select("item", "price")
     run(current.to_parquet(), tmp_path)
     found = ss.read_table(str(tmp_path / "root"), at="1970-01-01T00:00:20Z")
@@ -213,7 +215,7 @@ def test_a_key_that_moves_from_one_vertex_to_another(
     assert sorted(found) == [(f"g{g}", s) for g, s in enumerate(order)]
 
 
-def test_a_later_delivery_by_a_key_that_moves_is_refused(tmp_path: Path) -> None:
+def test_a_later_delivery_by_a_moving_key_is_rejected(tmp_path: Path) -> None:
     rows = [ss.event(t, guest=f"g{t % 3}", seat=t % 4) for t in range(9)]
     guests = ss.Stream.from_items({"guest": "string", "seat": "int64"}, rows, partitions=2)
     run(guests.to_parquet(), tmp_path)
@@ -224,7 +226,7 @@ def test_a_later_delivery_by_a_key_that_moves_is_refused(tmp_path: Path) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["json", "debezium-json"])
-def test_a_topic_that_changes_a_table(
+def test_a_topic_with_changes_of_a_table(
     form: Any, tmp_path: Path, broker: Broker, postgres: PostgresServer, postgres_schema: str
 ) -> None:
     topic, table = broker.create_topic(f"people-{form}", 2), f"{postgres_schema}.people"
@@ -287,7 +289,7 @@ def versions() -> tuple[ss.Stream, dict[str, int]]:
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_changes_that_are_appended(parallelism: int, tmp_path: Path) -> None:
+def test_changes_are_appended(parallelism: int, tmp_path: Path) -> None:
     current, alive = versions()
     folder = str(tmp_path / "changes")
     query = current.deliver(ss.sinks.parquet(folder, roll="0s", changes=True))
@@ -303,7 +305,7 @@ def test_changes_that_are_appended(parallelism: int, tmp_path: Path) -> None:
     assert sum(r["op"] == "+I" for r in rows) == whole > len(alive) > 0
 
 
-def test_changes_are_delivered_later(tmp_path: Path) -> None:
+def test_changes_can_be_delivered_later(tmp_path: Path) -> None:
     current, alive = versions()
     root = str(tmp_path / "root")
     run(current.deliver(ss.sinks.parquet(str(tmp_path / "changes"), changes=True)), tmp_path)
@@ -315,7 +317,7 @@ def test_changes_are_delivered_later(tmp_path: Path) -> None:
     assert "it needs a destination that keeps" in CliRunner().invoke(app, call).output
 
 
-def test_changes_of_whole_rows_are_refused(tmp_path: Path) -> None:
+def test_complete_rows_cannot_be_delivered_as_changes(tmp_path: Path) -> None:
     run(versions()[0].to_parquet(), tmp_path)
     call = ["deliver", str(tmp_path / "root"), "--json"]
     debezium = ["kafka:t", "--servers", "s:1", "--key", "item", "--format", "debezium-json"]
@@ -334,7 +336,9 @@ def test_changes_of_whole_rows_are_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["transactions", "headers"])
 @pytest.mark.parametrize("form", ["json", "debezium-json"])
-def test_changes_in_a_topic(form: Any, mode: Any, tmp_path: Path, broker: Broker) -> None:
+def test_changes_are_delivered_to_a_topic(
+    form: Any, mode: Any, tmp_path: Path, broker: Broker
+) -> None:
     topic = broker.create_topic(f"changes-{mode}-{form}", 2)
     current, alive = versions()
     query = current.to_kafka(
@@ -373,7 +377,7 @@ def test_changes_in_a_topic(form: Any, mode: Any, tmp_path: Path, broker: Broker
         assert {r["item"]: r["price"] for r in found if r["_ve"] == 2**63 - 1} == alive
 
 
-def test_rows_that_are_whole_are_inserted(tmp_path: Path) -> None:
+def test_complete_rows_are_delivered_as_inserts(tmp_path: Path) -> None:
     counts = orders(1).group_by("k").window(ss.tumbling("10s")).agg(n=ss.agg.count())
     folder = str(tmp_path / "changes")
     run(counts.deliver(ss.sinks.parquet(folder, roll="0s", changes=True)), tmp_path)
@@ -382,7 +386,7 @@ def test_rows_that_are_whole_are_inserted(tmp_path: Path) -> None:
     assert len(rows) == ss.collect(counts, executor="local").num_rows
 
 
-def test_changes_need_readers_that_take_them(tmp_path: Path) -> None:
+def test_changes_need_a_destination_that_accepts_them(tmp_path: Path) -> None:
     current, _ = versions()
     changes = ss.sinks.parquet(str(tmp_path / "changes"), changes=True)
     with pytest.raises(
@@ -403,7 +407,7 @@ def test_changes_need_readers_that_take_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("progress", [False, True])
-def test_a_subscription_says_how_rows_change(progress: bool, tmp_path: Path) -> None:
+def test_a_subscription_reports_changes_of_rows(progress: bool, tmp_path: Path) -> None:
     current, alive = versions()
     query = current.deliver(ss.sinks.parquet(str(tmp_path / "changes"), changes=True))
     job = ss.run(query, root=str(tmp_path / "root"), executor="local", parallelism=2)
@@ -425,14 +429,14 @@ def test_a_subscription_says_how_rows_change(progress: bool, tmp_path: Path) -> 
     assert ops == {"+I", "-D", *([None] if progress else [])}
 
 
-def test_a_subscription_to_whole_rows_is_as_ever(tmp_path: Path) -> None:
+def test_a_subscription_to_complete_rows_is_unchanged(tmp_path: Path) -> None:
     job = ss.run(prices(1).to_parquet(), root=str(tmp_path / "root"), executor="local")
     with job.subscribe() as subscription:
         names = {tuple(batch.schema.names) for batch in subscription}
     assert names == {("partition", "_seq", "_vs", "_ve", *PRICES)}
 
 
-def test_changes_arrive_once_though_a_destination_fails(tmp_path: Path) -> None:
+def test_changes_arrive_once_although_a_destination_fails(tmp_path: Path) -> None:
     """A repeated call has the same rows, so a receiver that keys them by position has each once."""
     current, alive = versions()
     calls: dict[tuple[str, int], list[dict[str, Any]]] = {}

@@ -68,7 +68,7 @@ def rows_of(table: pa.Table) -> list[str]:
     return sorted(map(repr, table.to_pylist()))
 
 
-def test_the_table_outlives_the_items_that_retention_deletes(root: str) -> None:
+def test_the_table_keeps_rows_whose_items_were_deleted(root: str) -> None:
     before = ss.read_table(root)
     assert before.num_rows > 0
     assert sum(mark.seq for mark in look(root)) > 50
@@ -78,12 +78,12 @@ def test_the_table_outlives_the_items_that_retention_deletes(root: str) -> None:
     assert rows_of(ss.read_table(root)) == rows_of(before)
 
 
-def test_items_with_edges_stay_until_a_copy_stands_for_them(root: str) -> None:
+def test_items_with_edges_are_kept_until_a_copy_replaces_them(root: str) -> None:
     assert look(root, copy_items_min=1_000_000) == []
     assert not (Path(root) / "table").exists()
 
 
-def test_each_read_continues_where_the_last_one_ended(root: str) -> None:
+def test_each_read_continues_at_the_end_of_the_last_one(root: str) -> None:
     plan = JobRoot(root).read_plan()
     assert plan is not None
     table = CurrentTable(plan)
@@ -95,7 +95,7 @@ def test_each_read_continues_where_the_last_one_ended(root: str) -> None:
     assert rows_of(table.read()) == first
 
 
-def test_the_page_reads_the_table_on_and_at_a_time(root: str) -> None:
+def test_the_page_reads_current_and_past_tables(root: str) -> None:
     board = Board(str(Path(root).parent), SystemClock())
     board.look()
     for _ in range(2):
@@ -110,7 +110,7 @@ def test_the_page_reads_the_table_on_and_at_a_time(root: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_job_that_lets_go_of_its_output_has_its_table_through_a_stop(
+def test_a_job_with_retention_keeps_its_table_after_a_stop(
     tmp_path: Path, postgres: PostgresServer, postgres_schema: str
 ) -> None:
     """Totals in PostgreSQL, with retention: at the end both tables equal the rows of the result."""

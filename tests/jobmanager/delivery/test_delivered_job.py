@@ -63,7 +63,7 @@ def in_output(job: jobmanager.Job) -> list[Rows]:
     return [[tuple(row.values())[2:] for row in table.to_pylist()] for table in tables]
 
 
-def test_a_topic_has_the_rows_of_the_output(
+def test_a_topic_contains_the_rows_of_the_output(
     broker: Broker, topic: str, events: Path, tmp_path: Path
 ) -> None:
     query = windows(events).to_kafka(topic, servers=broker.servers)
@@ -75,7 +75,7 @@ def test_a_topic_has_the_rows_of_the_output(
     assert sum(row["rows"] for row in status["deliveries"]) == status["events_out"]
 
 
-def test_a_job_waits_for_a_frozen_broker_alone_at_its_end(
+def test_a_job_waits_for_a_frozen_broker_only_at_its_end(
     own_broker: Broker, events: Path, tmp_path: Path
 ) -> None:
     """Vertices do not wait: the output is complete although nothing could be delivered."""
@@ -98,7 +98,7 @@ def test_a_job_waits_for_a_frozen_broker_alone_at_its_end(
     assert in_topic(own_broker, topic) == in_output(job)
 
 
-def test_a_job_that_only_delivers_is_told_to_stop_from_outside(
+def test_a_job_that_only_delivers_can_be_stopped_by_another_process(
     own_broker: Broker, events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "ANSWER_WAIT_S", 2.0)  # the job waits for pending calls
@@ -120,7 +120,7 @@ def test_a_job_that_only_delivers_is_told_to_stop_from_outside(
 
 
 @pytest.mark.slow
-def test_driver_killed_again_and_again(
+def test_the_driver_is_killed_repeatedly(
     broker: Broker, topic: str, events: Path, tmp_path: Path
 ) -> None:
     """SIGKILL at any moment, also within a commit; the last run is in this process."""

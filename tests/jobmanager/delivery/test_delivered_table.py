@@ -55,7 +55,7 @@ def check_table(server: PostgresServer, job: jobmanager.Job) -> None:
         assert [row for row in table if row in mine] == payload
 
 
-def test_server_is_killed_while_a_job_delivers(
+def test_the_server_is_killed_during_a_delivery(
     server: PostgresServer, events: Path, tmp_path: Path
 ) -> None:
     """The job keeps running; its deliveries wait and then continue at their positions."""
@@ -84,7 +84,7 @@ def test_server_is_killed_while_a_job_delivers(
     check_table(server, job)
 
 
-def test_driver_and_server_killed_again_and_again(
+def test_driver_and_server_are_killed_repeatedly(
     server: PostgresServer, events: Path, tmp_path: Path
 ) -> None:
     """SIGKILL at any moment, also within a commit; the last run is in this process."""

@@ -187,7 +187,7 @@ def values(rows: list[Row]) -> list[int]:
     return [row["x"] for row in rows]
 
 
-def test_rows_are_a_clean_table_and_progress_is_at_the_end() -> None:
+def test_delivered_rows_are_clean_tables_and_progress_reaches_the_end() -> None:
     ledger = Ledger()
     found = delivery(written(ITEMS), ledger)
     found.run()
@@ -200,7 +200,7 @@ def test_rows_are_a_clean_table_and_progress_is_at_the_end() -> None:
 
 @examples(12)
 @given(faults=st.lists(st.sampled_from(FAULTS), max_size=8), cut=st.integers(1, 30))
-def test_each_row_once_whatever_fails(faults: list[str], cut: int) -> None:
+def test_each_row_is_delivered_once_after_any_failure(faults: list[str], cut: int) -> None:
     ledger = Ledger(faults=list(faults))
     found = delivery(written(ITEMS, cut), ledger)
     found.run()
@@ -212,7 +212,9 @@ def test_each_row_once_whatever_fails(faults: list[str], cut: int) -> None:
 
 @examples(12)
 @given(faults=st.lists(st.sampled_from(FAULTS), max_size=4), cut=st.integers(1, 30))
-def test_commits_are_of_whole_instants_and_wait_for_no_cti(faults: list[str], cut: int) -> None:
+def test_commits_contain_whole_instants_and_do_not_wait_for_ctis(
+    faults: list[str], cut: int
+) -> None:
     """The stream has many instants with two rows each, and one CTI after all of them."""
     changes = [[ev(t, INF_TIME, x=t), *([ev(t, t - 1, x=t - 1)] if t else [])] for t in range(ROWS)]
     items = [*itertools.chain.from_iterable(changes), cti(ROWS), cti(INF_TIME)]
@@ -229,7 +231,7 @@ def test_commits_are_of_whole_instants_and_wait_for_no_cti(faults: list[str], cu
 
 @examples(12)
 @given(at=st.integers(0, len(ITEMS)), cut=st.integers(1, 30))
-def test_another_process_goes_on_where_the_destination_is(at: int, cut: int) -> None:
+def test_another_process_continues_at_the_position_of_the_destination(at: int, cut: int) -> None:
     ledger = Ledger(progress=DeliveryProgress(at, digest(ITEMS[:at])), epoch=1)
     uri = written(ITEMS, cut)
     DeliveryClaim(ROOT, uri, 0).take(0)
@@ -239,7 +241,7 @@ def test_another_process_goes_on_where_the_destination_is(at: int, cut: int) -> 
     assert values(ledger.rows) == [item.payload["x"] for item in ITEMS[at:] if isinstance(item, Ev)]
 
 
-def test_a_different_past_is_refused() -> None:
+def test_a_different_history_is_rejected() -> None:
     changed = [ev(0, x=-1), *ITEMS[1:]]
     ledger = Ledger(progress=DeliveryProgress(9, digest(changed[:9])))
     found = delivery(written(ITEMS), ledger)
@@ -249,7 +251,7 @@ def test_a_different_past_is_refused() -> None:
     assert ledger.rows == []
 
 
-def test_progress_past_what_is_durable_waits_and_delivers_nothing() -> None:
+def test_progress_beyond_the_durable_rows_waits_without_delivering() -> None:
     """The job died before its output was durable: the delivered rows must be computed again."""
     ledger = Ledger(progress=DeliveryProgress(len(ITEMS), digest(ITEMS)))
     found = delivery(written(ITEMS[:11]), ledger)
@@ -259,7 +261,7 @@ def test_progress_past_what_is_durable_waits_and_delivers_nothing() -> None:
 
 
 @pytest.mark.parametrize("interval_ms", [0, 3_600_000])
-def test_a_failed_job_is_delivered_as_far_as_it_is_durable(interval_ms: int) -> None:
+def test_the_durable_rows_of_a_failed_job_are_delivered(interval_ms: int) -> None:
     """The last rows are committed at once, not after the interval."""
     ledger, limits = Ledger(), DeliveryLimits(commit_interval_ms=interval_ms)
     found = delivery(written(ITEMS[:11]), ledger, limits=limits)
@@ -269,7 +271,7 @@ def test_a_failed_job_is_delivered_as_far_as_it_is_durable(interval_ms: int) -> 
     assert values(ledger.rows) == [item.payload["x"] for item in ITEMS[:11] if isinstance(item, Ev)]
 
 
-def test_the_newest_process_delivers() -> None:
+def test_only_the_newest_process_delivers() -> None:
     uri, ledger = written(ITEMS), Ledger()
     older = delivery(uri, ledger)
     older._open()
@@ -280,7 +282,7 @@ def test_the_newest_process_delivers() -> None:
     assert values(ledger.rows) == list(range(ROWS))
 
 
-def test_an_old_process_that_opens_late_leaves_again() -> None:
+def test_an_old_process_that_opens_late_gives_up() -> None:
     """A process with an older claim ends, even if the destination accepts it."""
     uri, ledger = written(ITEMS), Ledger()
     zombie = delivery(uri, ledger)
@@ -294,7 +296,7 @@ def test_an_old_process_that_opens_late_leaves_again() -> None:
 
 
 @pytest.mark.parametrize("is_replaced", [True, False])
-def test_what_one_lacks_who_was_replaced_is_no_failure(
+def test_missing_rows_of_a_replaced_process_are_not_a_failure(
     is_replaced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a process sleeps, its successor delivers its next items and retention deletes them."""
@@ -312,7 +314,7 @@ def test_what_one_lacks_who_was_replaced_is_no_failure(
     assert values(ledger.rows) == (list(range(ROWS)) if is_replaced else [])
 
 
-def test_the_newest_that_was_fenced_claims_again() -> None:
+def test_the_newest_process_claims_again_after_it_was_fenced() -> None:
     """A delivery was fenced by an outdated process; it has the newest claim and claims again."""
     uri, ledger = written(ITEMS), Ledger(epoch=5)
     found = delivery(uri, ledger)
@@ -321,7 +323,7 @@ def test_the_newest_that_was_fenced_claims_again() -> None:
     assert values(ledger.rows) == list(range(ROWS))
 
 
-def test_rows_gather_for_the_interval() -> None:
+def test_rows_are_collected_for_the_commit_interval() -> None:
     """A commit takes all available rows: with room for all, there is one commit."""
     ledger = Ledger()
     limits = DeliveryLimits(commit_interval_ms=0, commit_rows_max=1000)
@@ -330,7 +332,7 @@ def test_rows_gather_for_the_interval() -> None:
     assert found.view().commits == 1
 
 
-def test_rows_gather_for_as_long_as_a_commit_takes() -> None:
+def test_rows_are_collected_while_a_commit_runs() -> None:
     """Slow commits take several batches each, so the delivery keeps up with a live output."""
     clock = ManualClock()
 
@@ -351,7 +353,7 @@ def test_rows_gather_for_as_long_as_a_commit_takes() -> None:
 
 
 @pytest.mark.parametrize("is_recomputed", [True, False])
-def test_rows_whose_writer_is_replaced_wait_for_the_check(is_recomputed: bool) -> None:
+def test_rows_of_a_replaced_writer_wait_for_the_check(is_recomputed: bool) -> None:
     """The rows were written but not committed; the rows before them are compared first."""
     ledger, clock, script, endpoints = Ledger(), ManualClock(), Script(), Endpoints()
     wiring, ended = HandedWiring(clock), []
@@ -386,7 +388,7 @@ def test_rows_whose_writer_is_replaced_wait_for_the_check(is_recomputed: bool) -
     assert values(ledger.rows) == [i.payload["x"] for i in ITEMS[:delivered] if isinstance(i, Ev)]
 
 
-def test_pauses_double_up_to_their_limit_and_begin_anew_after_a_commit() -> None:
+def test_pauses_double_up_to_their_limit_and_are_reset_by_a_commit() -> None:
     clock, pauses = ManualClock(), list[float]()
 
     class Pauses(threading.Event):
@@ -416,7 +418,7 @@ def test_pauses_double_up_to_their_limit_and_begin_anew_after_a_commit() -> None
     assert pauses == pytest.approx([1.0, 2.0, 4.0, 4.0, 1.0])
 
 
-def test_who_looked_before_others_claimed_and_forgot_claims_anew() -> None:
+def test_a_process_that_listed_claims_too_early_claims_again() -> None:
     """A process wakes up with an old number: it was used and deleted, so it looks free."""
     blobs: dict[str, bytes] = {}
 
@@ -428,7 +430,7 @@ def test_who_looked_before_others_claimed_and_forgot_claims_anew() -> None:
     assert late.is_newest()
 
 
-def test_stopping_ends_a_wait() -> None:
+def test_a_stop_ends_a_wait() -> None:
     ledger = Ledger(faults=["open"] * 1000)
     limits = DeliveryLimits(retry_pause_s=1000, retry_pause_max_s=1000)
     found = delivery(written(ITEMS), ledger, limits=limits)
@@ -439,7 +441,7 @@ def test_stopping_ends_a_wait() -> None:
     assert found.state == "stopped"
 
 
-def test_a_destination_that_forgot_is_not_filled_again() -> None:
+def test_a_destination_that_lost_its_position_gets_no_rows_again() -> None:
     uri, ledger = written(ITEMS), Ledger()
     delivery(uri, ledger).run()
     ledger.progress = None
@@ -450,7 +452,7 @@ def test_a_destination_that_forgot_is_not_filled_again() -> None:
     assert values(ledger.rows) == list(range(ROWS))
 
 
-def test_a_delivery_may_begin_later_but_only_a_new_one() -> None:
+def test_only_a_new_delivery_can_start_later() -> None:
     uri, ledger = written(ITEMS), Ledger()
     delivery(uri, ledger, start_seq=9).run()
     assert values(ledger.rows) == [i.payload["x"] for i in ITEMS[9:] if isinstance(i, Ev)]
@@ -465,7 +467,7 @@ def test_a_delivery_may_begin_later_but_only_a_new_one() -> None:
 
 
 @pytest.mark.parametrize("start_seq", [0, 9])
-def test_a_delivery_that_died_before_its_first_commit_begins_where_it_was_to(
+def test_a_delivery_that_died_before_its_first_commit_keeps_its_start(
     start_seq: int,
 ) -> None:
     """If only some partitions have started, the same command can be repeated."""
@@ -477,7 +479,7 @@ def test_a_delivery_that_died_before_its_first_commit_begins_where_it_was_to(
     assert values(ledger.rows) == [i.payload["x"] for i in ITEMS[9:] if isinstance(i, Ev)]
 
 
-def test_the_partitions_of_a_delivery_begin_where_the_first_was_told_to() -> None:
+def test_all_partitions_of_a_delivery_use_the_start_of_the_first() -> None:
     """One command sets no start position.
 
     Another one with a position has opened a few partitions.
@@ -493,7 +495,7 @@ def test_the_partitions_of_a_delivery_begin_where_the_first_was_told_to() -> Non
 
 
 @pytest.mark.parametrize("is_older", [False, True])
-def test_partitions_that_the_output_gets_later_begin_at_their_first_row(is_older: bool) -> None:
+def test_partitions_that_are_added_later_start_at_their_first_row(is_older: bool) -> None:
     """``--from`` applies to present partitions; it used to skip rows of later ones."""
     uri, first, later = written(ITEMS), Ledger(), Ledger()
     if is_older:  # the record of an earlier version does not name partitions
@@ -506,7 +508,7 @@ def test_partitions_that_the_output_gets_later_begin_at_their_first_row(is_older
     assert values(later.rows) == [i.payload["x"] for i in ITEMS if isinstance(i, Ev)]
 
 
-def test_who_opens_while_the_destination_is_being_opened_begins_there_too() -> None:
+def test_a_process_that_opens_at_the_same_time_uses_the_same_start() -> None:
     """Two processes find an empty destination; both must begin at the same item."""
     uri, ledger = written(ITEMS), Ledger()
     first, second = delivery(uri, ledger, start_seq=9), delivery(uri, ledger)
@@ -522,7 +524,7 @@ def test_who_opens_while_the_destination_is_being_opened_begins_there_too() -> N
     assert values(ledger.rows) == [i.payload["x"] for i in ITEMS[9:] if isinstance(i, Ev)]
 
 
-def test_who_is_refused_replaces_nobody() -> None:
+def test_a_rejected_process_replaces_no_other() -> None:
     uri, ledger = written(ITEMS), Ledger()
     running = delivery(uri, ledger)
     running._open()
@@ -534,7 +536,7 @@ def test_who_is_refused_replaces_nobody() -> None:
     assert values(ledger.rows) == list(range(ROWS))
 
 
-def test_a_delivery_that_begins_later_goes_on_after_a_lost_answer() -> None:
+def test_a_delivery_with_a_later_start_continues_after_a_lost_response() -> None:
     """The progress that the destination returns is the writer's own first commit."""
     uri, ledger = written(ITEMS), Ledger(faults=["lost"])
     found = delivery(uri, ledger, start_seq=9)
@@ -582,7 +584,7 @@ class PickyWriter(LedgerWriter):
     faults=st.lists(st.sampled_from(FAULTS), max_size=6),
     stops=st.booleans(),
 )
-def test_each_row_is_delivered_or_in_the_dead_letters(
+def test_each_row_is_delivered_or_becomes_a_dead_letter(
     bad: set[int], at_write: bool, rows_max: int, faults: list[str], stops: bool
 ) -> None:
     uri, ledger, limits = written(ITEMS), Picky(bad, at_write=at_write), LIMITS
@@ -604,7 +606,7 @@ def test_each_row_is_delivered_or_in_the_dead_letters(
     assert found.view().refused == len(bad)
 
 
-def test_a_refused_row_ends_a_delivery_that_keeps_no_dead_letters() -> None:
+def test_without_dead_letters_a_refused_row_ends_the_delivery() -> None:
     ledger = Picky({4}, at_write=False)
     found = delivery(written(ITEMS), ledger)
     found.run()
@@ -612,7 +614,7 @@ def test_a_refused_row_ends_a_delivery_that_keeps_no_dead_letters() -> None:
     assert "one of these" in found.view().error
 
 
-def test_rows_of_an_instant_are_put_aside_together_if_the_destination_names_none() -> None:
+def test_all_rows_of_an_instant_become_dead_letters_if_the_destination_names_none() -> None:
     """An output with open rows commits whole instants, so it rejects whole instants, too."""
     items = [ev(1, x=1), ev(2, x=2), ev(2, x=3), cti(INF_TIME)]
     for at_write, kept in ((False, [1]), (True, [1, 2])):
@@ -626,7 +628,7 @@ def test_rows_of_an_instant_are_put_aside_together_if_the_destination_names_none
         assert said == [not at_write] * len(said)
 
 
-def test_a_row_that_ends_at_the_instant_of_a_refused_one_is_delivered() -> None:
+def test_a_row_that_ends_when_a_refused_one_starts_is_delivered() -> None:
     items = [ev(1, x=1), ev(2, x=3), ev(2, 1, x=1), cti(INF_TIME)]
     uri, ledger = written(items), Picky({3}, at_write=False)
     found = delivery(uri, ledger, has_edges=True, keeps_refused=True)
@@ -636,7 +638,7 @@ def test_a_row_that_ends_at_the_instant_of_a_refused_one_is_delivered() -> None:
     assert (letters["x"].to_pylist(), letters["_is_end"].to_pylist()) == ([3], [False])
 
 
-def test_the_end_of_a_refused_row_is_left_out_also_by_a_successor() -> None:
+def test_the_end_of_a_refused_row_is_skipped_also_by_a_successor() -> None:
     items = [ev(1, 9, x=3), ev(2, 1, x=3), ev(2, 9, x=4), ev(3, 2, x=4), cti(INF_TIME)]
     uri, ledger = written(items), Picky({3}, at_write=False)
     for _ in range(2):
@@ -648,7 +650,7 @@ def test_the_end_of_a_refused_row_is_left_out_also_by_a_successor() -> None:
     assert (letters["x"].to_pylist(), letters["_is_end"].to_pylist()) == ([3], [False])
 
 
-def test_as_many_ends_are_left_out_as_equal_rows_were_refused() -> None:
+def test_for_each_refused_row_one_equal_end_is_skipped() -> None:
     row = pa.RecordBatch.from_pydict({"x": [3]})
     first = RefusedRows(ROOT, "equal rows", 0)
     first.add(7, row, "no", is_end=False, now_us=0, begins=5)

@@ -50,7 +50,7 @@ def values(table: Path) -> list[int]:
     return sorted(ds.dataset(table, partitioning="hive").to_table()["x"].to_pylist())
 
 
-def test_a_folder_is_replaced_at_once_and_readers_see_no_mixture(tmp_path: Path) -> None:
+def test_a_folder_is_replaced_atomically(tmp_path: Path) -> None:
     table, seen, is_over = tmp_path / "table", set(), threading.Event()
 
     def read() -> None:
@@ -75,7 +75,7 @@ def test_a_folder_is_replaced_at_once_and_readers_see_no_mixture(tmp_path: Path)
     assert sorted(os.listdir(tmp_path)) == ["one", "table", "two"], "nothing is left"
 
 
-def test_a_job_has_not_finished_before_its_answer_is_in_its_place(
+def test_a_job_has_finished_only_after_its_answer_was_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An incomplete result is not published either: a successor would write more files to it."""
@@ -100,7 +100,7 @@ def test_a_job_has_not_finished_before_its_answer_is_in_its_place(
 
 
 @pytest.mark.parametrize("has_exchange", [True, False])
-def test_what_was_published_survives_a_loss_of_power(
+def test_a_published_answer_survives_a_power_failure(
     has_exchange: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This includes the parent folders, and a table that replaces another one."""
@@ -128,7 +128,7 @@ def test_what_was_published_survives_a_loss_of_power(
     assert not [path for path in disk.named_too_early if not path.endswith("/status.json")]
 
 
-def test_appended_rows_join_those_of_others(tmp_path: Path) -> None:
+def test_appended_rows_are_added_to_those_of_other_jobs(tmp_path: Path) -> None:
     table = tmp_path / "table"
     for k, root in enumerate(("one", "two")):
         run(rows_of(k * ROWS).to_parquet(str(table), mode="append"), tmp_path / root)
@@ -136,7 +136,7 @@ def test_appended_rows_join_those_of_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_job_that_died_before_it_published_does_so_when_it_is_resumed(tmp_path: Path) -> None:
+def test_a_resumed_job_publishes_if_it_died_before_publishing(tmp_path: Path) -> None:
     table, root = tmp_path / "table", tmp_path / "job"
     run(rows_of(0).to_parquet(str(table), mode="overwrite"), tmp_path / "before")
     code = (
@@ -152,7 +152,7 @@ def test_a_job_that_died_before_it_published_does_so_when_it_is_resumed(tmp_path
     assert values(table) == list(range(500, 500 + ROWS))
 
 
-def test_what_is_no_table_is_not_replaced(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_table_is_not_replaced(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (home / "letter.txt").write_text("dear")
@@ -165,13 +165,13 @@ def test_what_is_no_table_is_not_replaced(tmp_path: Path) -> None:
     assert not (tmp_path / "job").exists(), "it is said before anything runs"
 
 
-def test_an_answer_of_which_a_part_is_deleted_is_not_published(tmp_path: Path) -> None:
+def test_an_answer_with_deleted_parts_is_not_published(tmp_path: Path) -> None:
     query = rows_of(0).to_parquet(str(tmp_path / "table"), mode="overwrite")
     with pytest.raises(UsageError, match="leave out retention="):
         jobmanager.run(query, root=str(tmp_path / "job"), executor="local", retention="1h")
 
 
-def test_what_a_process_that_died_has_left_is_deleted(tmp_path: Path) -> None:
+def test_files_of_a_dead_process_are_deleted(tmp_path: Path) -> None:
     table, root = tmp_path / "table", tmp_path / "one"
     job = run(rows_of(0).to_parquet(str(table), mode="overwrite"), root)
     job_id = JobRoot(str(root)).settings()["id"]
@@ -184,7 +184,7 @@ def test_what_a_process_that_died_has_left_is_deleted(tmp_path: Path) -> None:
     assert values(table) == list(range(ROWS))
 
 
-def test_a_job_that_has_finished_does_not_take_back_the_place_of_a_later_one(
+def test_a_finished_job_does_not_replace_the_answer_of_a_later_one(
     tmp_path: Path,
 ) -> None:
     table = tmp_path / "table"
@@ -195,7 +195,9 @@ def test_a_job_that_has_finished_does_not_take_back_the_place_of_a_later_one(
 
 
 @pytest.mark.parametrize("place", ["{}/table", "memory://{}/table"])
-def test_a_job_that_died_before_it_had_finished_does_not_either(place: str, tmp_path: Path) -> None:
+def test_a_resumed_job_does_not_replace_the_answer_of_a_later_one(
+    place: str, tmp_path: Path
+) -> None:
     """A job died after it had published; meanwhile a later job has published its result."""
     uri = place.format(tmp_path)
     first = run(rows_of(0).to_parquet(uri, mode="overwrite"), tmp_path / "one")
@@ -208,7 +210,7 @@ def test_a_job_that_died_before_it_had_finished_does_not_either(place: str, tmp_
     assert sorted(found["x"].to_pylist()) == list(range(900, 900 + ROWS))
 
 
-def test_one_that_comes_between_is_remembered(
+def test_a_job_that_published_in_between_is_remembered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, exchange = str(tmp_path / "table"), publishing._exchange
@@ -228,7 +230,7 @@ def test_one_that_comes_between_is_remembered(
     assert values(tmp_path / "table") == list(range(900, 900 + ROWS))
 
 
-def test_what_cannot_be_asked_is_said() -> None:
+def test_invalid_requests_are_rejected() -> None:
     stream = rows_of(0)
     with pytest.raises(InvalidPlanError, match="mode='add'"):
         stream.to_parquet("t", mode="add")  # type: ignore[arg-type]

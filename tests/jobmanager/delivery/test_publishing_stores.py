@@ -52,7 +52,7 @@ def put(store: BlobStore, name: str, xs: list[int]) -> None:
     store.put(name, sink.getvalue())
 
 
-def test_wherever_it_dies_all_rows_are_there_once(tmp_path: Path) -> None:
+def test_after_a_crash_at_any_call_all_rows_exist_once(tmp_path: Path) -> None:
     for name, xs in {"day=a/part-0": [1, 2], "day=b/part-0": [3]}.items():
         (tmp_path / name).parent.mkdir()
         pq.write_table(pa.table({"x": xs}), tmp_path / f"{name}.parquet")
@@ -83,7 +83,7 @@ def test_wherever_it_dies_all_rows_are_there_once(tmp_path: Path) -> None:
         assert {name: blobs[name] for name in left} == expected, (at, how)
 
 
-def test_two_jobs_at_once_do_not_mix_their_answers(tmp_path: Path) -> None:
+def test_concurrent_jobs_do_not_mix_their_answers(tmp_path: Path) -> None:
     """The second job starts at each step of the first, even if the first continues only later."""
     mine, theirs = tmp_path / "mine", tmp_path / "theirs"
     for folder, xs in ((mine, [1, 2]), (theirs, [3, 4, 5])):
@@ -113,7 +113,7 @@ def test_two_jobs_at_once_do_not_mix_their_answers(tmp_path: Path) -> None:
         assert not left, (at, how)
 
 
-def test_who_gives_way_to_another_job_puts_its_answer_there_later(tmp_path: Path) -> None:
+def test_a_job_that_yields_to_another_publishes_later(tmp_path: Path) -> None:
     """A job that found another one deletes its drafts; later it writes and publishes them again."""
     mine = tmp_path / "mine"
     mine.mkdir()
@@ -168,7 +168,7 @@ def test_the_output_of_a_job_in_a_store_is_not_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_s3_has_each_row_once_though_a_process_is_killed(s3_bucket: str, tmp_path: Path) -> None:
+def test_s3_has_each_row_once_after_a_process_is_killed(s3_bucket: str, tmp_path: Path) -> None:
     uri, root = f"{s3_bucket}/table", tmp_path / "job"
     for k, name in enumerate(("one", "two")):
         run(rows_of(k * ROWS).to_parquet(uri, mode="append"), tmp_path / name)

@@ -52,7 +52,7 @@ def take(folder: str, first_seq: int, batch: pa.RecordBatch) -> None:
 
 
 @pytest.mark.parametrize("changes", [False, True])
-def test_rows_that_a_function_refuses(tmp_path: Path, changes: bool) -> None:
+def test_rows_refused_by_a_function(tmp_path: Path, changes: bool) -> None:
     calls = tmp_path / "calls"
     calls.mkdir()
     called = functools.partial(take, str(calls))
@@ -68,7 +68,7 @@ def test_rows_that_a_function_refuses(tmp_path: Path, changes: bool) -> None:
     assert "in take: raise ValueError" in reason
 
 
-def test_function_that_refuses_a_row_ends_its_delivery_by_name(tmp_path: Path) -> None:
+def test_a_function_that_refuses_a_row_ends_its_delivery_with_an_error(tmp_path: Path) -> None:
     calls = tmp_path / "calls"
     calls.mkdir()
     rows = query_to(tmp_path, ss.sinks.function(functools.partial(take, str(calls))), BAD, "bad")
@@ -86,7 +86,7 @@ def run(query: Query, root: Path) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_rows_that_violate_a_constraint(
+def test_rows_that_violate_a_constraint_become_dead_letters(
     postgres: PostgresServer, postgres_schema: str, tmp_path: Path, mode: Any
 ) -> None:
     table = f"{postgres_schema}.t"
@@ -112,7 +112,9 @@ def test_rows_that_violate_a_constraint(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["transactions", "headers"])
-def test_records_that_are_too_large(broker: Broker, tmp_path: Path, mode: Any) -> None:
+def test_records_that_are_too_large_become_dead_letters(
+    broker: Broker, tmp_path: Path, mode: Any
+) -> None:
     topic = broker.create_topic(f"refused-{mode}")
     spec = ss.sinks.kafka(
         topic, servers=broker.servers, mode=mode, on_bad_row="dead_letter", name="orders"
@@ -133,7 +135,7 @@ def test_records_that_are_too_large(broker: Broker, tmp_path: Path, mode: Any) -
 
 
 @pytest.mark.slow
-def test_a_delivery_that_ended_is_delivered_again_with_dead_letters(
+def test_a_failed_delivery_is_retried_with_dead_letters(
     postgres: PostgresServer, postgres_schema: str, tmp_path: Path
 ) -> None:
     table, root = f"{postgres_schema}.t", tmp_path / "job"
@@ -171,7 +173,7 @@ LIVING, LIVING_BAD = 60, (0, 20, 21, 58)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["upsert", "changes"])
-def test_refused_rows_that_live_in_a_table(
+def test_refused_rows_of_a_table_with_lifetimes(
     postgres: PostgresServer, postgres_schema: str, tmp_path: Path, form: str
 ) -> None:
     table = f"{postgres_schema}.t"
@@ -200,7 +202,7 @@ def test_refused_rows_that_live_in_a_table(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["upsert", "changes", "debezium"])
-def test_refused_records_of_rows_that_live(broker: Broker, tmp_path: Path, form: str) -> None:
+def test_refused_records_of_rows_with_lifetimes(broker: Broker, tmp_path: Path, form: str) -> None:
     topic = broker.create_topic(f"refused-{form}")
     how: Any = {"upsert": {"upsert": True}, "changes": {"changes": True}}.get(
         form, {"format": "debezium-json"}
@@ -221,7 +223,7 @@ def test_refused_records_of_rows_that_live(broker: Broker, tmp_path: Path, form:
     assert sorted(begun) == [n for n in range(LIVING) if n not in LIVING_BAD]
 
 
-def test_the_health_says_that_rows_were_refused() -> None:
+def test_the_health_reports_refused_rows() -> None:
     row = {"delivery": "orders", "partition": 0, "state": "delivering", "error": "", "refused": 2}
     found = with_health({"state": "running", "root": "jobs/x", "deliveries": [row]})
     assert found["health"] == "degraded"

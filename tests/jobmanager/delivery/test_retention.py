@@ -112,7 +112,7 @@ def running_and_collecting(
 
 
 @pytest.mark.slow
-def test_what_a_delivery_that_took_over_has_delivered_goes(events: Path, tmp_path: Path) -> None:
+def test_rows_delivered_by_a_successor_are_deleted(events: Path, tmp_path: Path) -> None:
     """Another process has taken the delivery over, so the job's own one keeps no items."""
     root, folder, watch = tmp_path / "job", tmp_path / "rows", Watch()
     job = running_and_collecting(events, root, folder, watch, paced=PACE / 2)
@@ -128,7 +128,7 @@ def test_what_a_delivery_that_took_over_has_delivered_goes(events: Path, tmp_pat
 
 
 @pytest.mark.slow
-def test_what_is_delivered_goes_and_what_is_not_stays(events: Path, tmp_path: Path) -> None:
+def test_delivered_rows_are_deleted_and_others_are_kept(events: Path, tmp_path: Path) -> None:
     """The destination fails for a while; the job is stopped and resumed; no row is missing."""
     root, folder, watch = tmp_path / "job", tmp_path / "rows", Watch()
     job = running_and_collecting(events, root, folder, watch, paced=PACE)
@@ -159,7 +159,7 @@ def test_what_is_delivered_goes_and_what_is_not_stays(events: Path, tmp_path: Pa
     assert all("retention keeps it from seq" in row["error"] for row in rows)
 
 
-def test_a_reader_that_told_its_position_counts_until_it_is_silent_for_long() -> None:
+def test_the_position_of_a_reader_counts_until_it_is_silent_for_long() -> None:
     store = MemoryBlobs()
     tell_position(store, "a", 0, 5, 1_000)
     tell_position(store, "b", 0, 3, 2_000)
@@ -170,13 +170,13 @@ def test_a_reader_that_told_its_position_counts_until_it_is_silent_for_long() ->
     assert recorded_positions(store, 1_500) == {0: 8, 1: 9}
 
 
-def test_a_position_that_was_told_outlives_a_loss_of_power() -> None:
+def test_a_reported_position_survives_a_power_failure() -> None:
     store = Synced({})
     tell_position(store, "a", 0, 5, 1_000)
     assert recorded_positions(MemoryBlobs(store.on_disk), 0) == {0: 5}
 
 
-def test_delivered_needs_a_delivery(events: Path, tmp_path: Path) -> None:
+def test_retention_delivered_needs_a_delivery(events: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no delivery: add"):
         jobmanager.run(
             windows(events), root=str(tmp_path / "job"), executor="local", retention="delivered"
@@ -184,7 +184,7 @@ def test_delivered_needs_a_delivery(events: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "job").exists()
 
 
-def test_an_endless_output_in_its_root_is_compacted_unless_the_user_named_its_folder(
+def test_an_endless_output_is_compacted_in_the_root_but_not_in_a_folder_of_the_user(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "in").mkdir()
@@ -210,7 +210,7 @@ def test_an_endless_output_in_its_root_is_compacted_unless_the_user_named_its_fo
 
 
 @pytest.mark.slow
-def test_an_output_that_is_compacted_while_it_grows_is_delivered_as_it_was(
+def test_an_output_is_delivered_unchanged_while_it_is_compacted(
     events: Path, tmp_path: Path
 ) -> None:
     """Many small files are merged while they are read; the digest and the rows stay the same."""
@@ -274,7 +274,7 @@ def subscribed(plan: PhysicalPlan, kept_from: Mapping[int, int]) -> Subscription
     )
 
 
-def test_a_subscription_begins_above_what_writers_were_told_to_collect(
+def test_a_subscription_starts_above_the_range_that_writers_may_delete(
     events: Path, tmp_path: Path
 ) -> None:
     """Writers may delete those items at any time, so items below are not kept for anyone."""
@@ -286,7 +286,7 @@ def test_a_subscription_begins_above_what_writers_were_told_to_collect(
         assert found.positions == {0: 20}
 
 
-def test_items_are_as_old_as_the_end_of_the_look_that_saw_them(
+def test_the_age_of_items_counts_from_the_end_of_the_listing_that_found_them(
     events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Segments that arrive while retention lists a slow store count from the next check on."""
@@ -304,7 +304,7 @@ def test_items_are_as_old_as_the_end_of_the_look_that_saw_them(
     assert stream.ages.since_us(20) == clock.now_us()
 
 
-def test_ages_of_a_predecessor_survive_a_failed_read(events: Path, tmp_path: Path) -> None:
+def test_ages_recorded_by_a_predecessor_survive_a_failed_read(events: Path, tmp_path: Path) -> None:
     def fail() -> None:
         raise StoreError(AGES, "no answer")
 
@@ -318,7 +318,7 @@ def test_ages_of_a_predecessor_survive_a_failed_read(events: Path, tmp_path: Pat
     assert kept._streams[0].ages.since_us(20) == 1_000_000
 
 
-def test_a_subscription_from_under_which_items_go_says_so_though_the_job_has_ended(
+def test_a_subscription_reports_deleted_items_even_after_the_job_has_ended(
     events: Path, tmp_path: Path
 ) -> None:
     plan = one_partition(events, tmp_path)
@@ -337,7 +337,7 @@ def test_a_subscription_from_under_which_items_go_says_so_though_the_job_has_end
             next(found)
 
 
-def test_side_rows_of_removed_vertices_are_deleted_here(events: Path, tmp_path: Path) -> None:
+def test_side_outputs_of_removed_vertices_are_deleted(events: Path, tmp_path: Path) -> None:
     """Side outputs of removed vertices have no writer, so retention deletes their old segments."""
     plan, told = one_partition(events, tmp_path), list[tuple[Mark, ...]]()
     uri = part_uri(f"{plan.root}/late/s09-gone", "g2-part-3")
@@ -360,7 +360,7 @@ def test_side_rows_of_removed_vertices_are_deleted_here(events: Path, tmp_path: 
     assert [row["output"] for row in kept.rows()] == ["late/s01-events"]
 
 
-def test_nothing_goes_while_a_subscription_is_opened_nor_what_it_has_not_read(
+def test_nothing_is_deleted_while_a_subscription_opens_or_before_it_has_read_it(
     events: Path, tmp_path: Path
 ) -> None:
     plan, told = one_partition(events, tmp_path), list[tuple[Mark, ...]]()
@@ -383,7 +383,7 @@ def test_nothing_goes_while_a_subscription_is_opened_nor_what_it_has_not_read(
         assert kept_from == {0: 20}
 
 
-def test_partitions_of_a_subscription_take_turns(events: Path, tmp_path: Path) -> None:
+def test_partitions_of_a_subscription_are_read_in_turn(events: Path, tmp_path: Path) -> None:
     """A stream with many files to delete does not delay the others."""
     plan = lower(windows(events).to_parquet(), root=str(tmp_path), parallelism=2)
     for _, uri in plan.sink_streams():
@@ -395,7 +395,7 @@ def test_partitions_of_a_subscription_take_turns(events: Path, tmp_path: Path) -
     assert turns == [0, 1, 0, 1]
 
 
-def test_of_several_deliveries_the_slowest_one_counts(events: Path, tmp_path: Path) -> None:
+def test_the_slowest_of_several_deliveries_decides(events: Path, tmp_path: Path) -> None:
     plan, store = one_partition(events, tmp_path), MemoryBlobs()
     found = Deliveries(
         [sinks.console(name=name) for name in "abc"],
@@ -418,9 +418,7 @@ def test_of_several_deliveries_the_slowest_one_counts(events: Path, tmp_path: Pa
     assert found.positions() == {0: 7}
 
 
-def test_a_reader_that_is_silent_for_longer_than_the_limit_holds_nothing(
-    events: Path, tmp_path: Path
-) -> None:
+def test_a_reader_that_is_silent_for_too_long_keeps_no_rows(events: Path, tmp_path: Path) -> None:
     plan, store = one_partition(events, tmp_path), MemoryBlobs()
     clock, told = ManualClock(1_000_000), list[tuple[Mark, ...]]()
     kept = retention_of(plan, store, clock, told)
@@ -446,7 +444,7 @@ def checked(plan: PhysicalPlan) -> CheckedOutput:
     )
 
 
-def test_a_destination_that_is_behind_what_is_kept_is_told_where_that_begins(
+def test_a_delivery_below_the_kept_range_is_told_the_first_kept_seq(
     events: Path, tmp_path: Path
 ) -> None:
     plan = one_partition(events, tmp_path)

@@ -68,7 +68,7 @@ def test_several_deliveries_read_one_output(finished: jobmanager.Job, tmp_path: 
         assert sum(int(path.read_text()) for path in target.iterdir()) == total
 
 
-def test_it_tells_its_position_before_the_first_row_and_after_the_last(
+def test_the_position_is_reported_before_the_first_row_and_after_the_last(
     finished: jobmanager.Job,
 ) -> None:
     """A running job keeps the items that this delivery needs, and may delete them afterwards."""
@@ -87,7 +87,7 @@ def test_it_tells_its_position_before_the_first_row_and_after_the_last(
     assert min(found.values()) > 0
 
 
-def test_nothing_to_deliver_is_said(finished: jobmanager.Job) -> None:
+def test_a_root_without_anything_to_deliver_is_an_error(finished: jobmanager.Job) -> None:
     with pytest.raises(NoDeliveryError, match="--to names one"):
         deliver(finished.root)
 
@@ -103,7 +103,7 @@ def test_the_command_prints_rows_once(finished: jobmanager.Job) -> None:
     assert len(again.stdout.splitlines()) == 1
 
 
-def test_of_several_deliveries_one_that_fails_is_told_by_the_exit_code(tmp_path: Path) -> None:
+def test_the_exit_code_reports_one_failed_delivery_of_several(tmp_path: Path) -> None:
     events = Stream.from_items({"x": "int64"}, [event(k, x=k) for k in range(5)])
     query = events.deliver(sinks.console(name="fine"))
     job = jobmanager.run(query, root=str(tmp_path / "job"), executor="local")
@@ -121,7 +121,7 @@ def test_of_several_deliveries_one_that_fails_is_told_by_the_exit_code(tmp_path:
     assert found.exit_code == 1
 
 
-def test_a_root_that_cannot_be_read_is_named_after_a_limit(
+def test_an_unreadable_root_is_reported_after_a_time_limit(
     finished: jobmanager.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the state of the job is unknown, the delivery ends with an error; it waited forever."""
@@ -136,7 +136,7 @@ def test_a_root_that_cannot_be_read_is_named_after_a_limit(
     assert found.stderr.count("the root cannot be read; trying again") == 1
 
 
-def test_partitions_of_a_change_just_before_the_end_are_delivered(
+def test_partitions_that_a_change_added_just_before_the_end_are_delivered(
     finished: jobmanager.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A delivery must find a change that completes after the former partitions are delivered.
@@ -172,7 +172,7 @@ def test_partitions_of_a_change_just_before_the_end_are_delivered(
 
 
 @pytest.mark.slow
-def test_it_follows_a_job_that_is_changed(tmp_path: Path) -> None:
+def test_a_delivery_follows_a_changed_job(tmp_path: Path) -> None:
     """Rows after a deployment have the new column; partitions that a rescale added arrive, too."""
     changed, delivered = ChangedJob(tmp_path), list[dict[str, Any]]()
     some, ended = threading.Event(), list[dict[str, Any]]()
@@ -212,7 +212,7 @@ def test_it_follows_a_job_that_is_changed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_follows_the_successor_of_a_job_manager_that_died_in_a_change(
+def test_a_delivery_follows_the_successor_of_a_job_manager_that_died_in_a_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It took the job for ended, and the change for a store that cannot be read."""
@@ -259,7 +259,7 @@ def test_it_follows_the_successor_of_a_job_manager_that_died_in_a_change(
         deliver(changed.root, to)
 
 
-def test_a_column_that_the_plan_does_not_know_is_an_error() -> None:
+def test_a_column_that_is_not_in_the_plan_is_an_error() -> None:
     """A column that the plan lacks used to be dropped, so rows after a change had null in it."""
     schema = item_schema(pa.schema([("x", pa.int64())]))
     rows = CleanRows(schema, None)
@@ -270,7 +270,7 @@ def test_a_column_that_the_plan_does_not_know_is_an_error() -> None:
         rows.of(items)
 
 
-def test_a_destination_must_be_whole(finished: jobmanager.Job) -> None:
+def test_incomplete_destinations_are_rejected(finished: jobmanager.Job) -> None:
     found = CliRunner().invoke(app, ["deliver", finished.root, "--to", "kafka:t"])
     assert found.exit_code == 2
     assert "--servers" in found.output

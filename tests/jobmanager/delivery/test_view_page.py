@@ -45,7 +45,7 @@ def block(name: str) -> str:
     return found[1]
 
 
-def test_the_quickstart_of_risingwave_is_in_the_table(
+def test_the_table_contains_the_rows_of_the_risingwave_quickstart(
     tmp_path: Path,
     broker: Broker,
     postgres: PostgresServer,

@@ -106,7 +106,7 @@ class LateLook:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ["deploy", "rescale", "rename"])
-def test_it_follows_a_changed_job(verb: str, tmp_path: Path) -> None:
+def test_a_subscription_follows_a_changed_job(verb: str, tmp_path: Path) -> None:
     """It missed the partitions that a rescale added, without any message.
 
     It does so if the change comes before its first look at the plan, or during a read.
@@ -133,7 +133,7 @@ def test_it_follows_a_changed_job(verb: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_rows_that_a_rollback_removes_are_an_error_and_others_follow(tmp_path: Path) -> None:
+def test_a_rollback_raises_an_error_and_other_rows_follow(tmp_path: Path) -> None:
     changed = ChangedJob(tmp_path)
     subscriber = subscribed(changed, "counts", COUNTS)
     rescale(changed.root, parallelism=3, wait_s=WAIT_S)

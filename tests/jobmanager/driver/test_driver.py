@@ -147,14 +147,14 @@ class Scene:
         self.driver.poll(0)
 
 
-def test_a_host_that_is_silent_is_given_up() -> None:
+def test_a_silent_host_is_given_up() -> None:
     scene = Scene(MemoryBlobs())
     for _ in range(40):
         scene.pass_time(1.0)
     assert [h.name for h in scene.manager.hosts] == ["h0.1"]
 
 
-def test_a_driver_that_did_not_listen_gives_nobody_up() -> None:
+def test_a_driver_that_was_suspended_gives_up_no_host() -> None:
     scene = Scene(MemoryBlobs())
     scene.pass_time(600.0)
     assert [h.name for h in scene.manager.hosts] == ["h0.0"]
@@ -163,7 +163,7 @@ def test_a_driver_that_did_not_listen_gives_nobody_up() -> None:
     assert [h.name for h in scene.manager.hosts] == ["h0.1"], "from then on silence counts again"
 
 
-def test_lines_end_even_if_the_log_cannot_be_closed() -> None:
+def test_connections_end_even_if_the_log_cannot_be_closed() -> None:
     class Full(MemoryBlobs):
         """A store that is full after some time."""
 
@@ -199,7 +199,7 @@ class Broken(MemoryBlobs):
         return super().list(folder)
 
 
-def test_a_root_that_cannot_be_reached_for_a_while_does_no_harm() -> None:
+def test_a_short_outage_of_the_root_does_no_harm() -> None:
     store = Broken()
     scene = Scene(store)
     store.is_broken = True
@@ -213,7 +213,7 @@ def test_a_root_that_cannot_be_reached_for_a_while_does_no_harm() -> None:
     assert scene.manager.state == "cancelled"
 
 
-def test_a_root_that_stays_away_ends_the_job_manager() -> None:
+def test_a_long_outage_of_the_root_ends_the_job_manager() -> None:
     store = Broken()
     scene = Scene(store)
     store.is_broken = True
@@ -224,7 +224,7 @@ def test_a_root_that_stays_away_ends_the_job_manager() -> None:
         scene.pass_time(1.0 + CONFIG.store_pause_max_s)
 
 
-def test_obsolete_files_are_deleted_when_the_store_can_be_reached_again() -> None:
+def test_obsolete_files_are_deleted_after_an_outage_of_the_store() -> None:
     class Fragile(MemoryBlobs):
         """Deletions fail at first."""
 
@@ -248,7 +248,7 @@ def test_obsolete_files_are_deleted_when_the_store_can_be_reached_again() -> Non
     assert not store.exists("checkpoints/a/zombie")
 
 
-def test_one_that_was_replaced_while_it_slept_writes_nothing_more() -> None:
+def test_a_job_manager_that_was_replaced_while_suspended_writes_nothing() -> None:
     store = MemoryBlobs()
     scene = Scene(store)
     JobRoot(store, pid=1, machine="elsewhere").claim(1_000_000)
@@ -262,7 +262,7 @@ def test_one_that_was_replaced_while_it_slept_writes_nothing_more() -> None:
     assert scene.lines[0].is_closed
 
 
-def test_one_that_was_replaced_since_its_last_look_decides_nothing() -> None:
+def test_a_job_manager_that_was_just_replaced_decides_nothing() -> None:
     """A replaced driver stores its notices in its own folder, and acts on none of them."""
     store = MemoryBlobs()
     scene = Scene(store)
@@ -278,7 +278,7 @@ def test_one_that_was_replaced_since_its_last_look_decides_nothing() -> None:
     assert [notice for _, notice in read_notices(store)] == known
 
 
-def test_notices_that_cannot_be_made_durable_for_a_while_are_insisted_on() -> None:
+def test_notices_that_cannot_be_stored_are_retried() -> None:
     class Busy(MemoryBlobs):
         """The log is not writable for a while."""
 
@@ -306,7 +306,7 @@ def test_notices_that_cannot_be_made_durable_for_a_while_are_insisted_on() -> No
     assert (store.failures, scene.manager.state) == (0, "cancelled")
 
 
-def test_the_last_status_is_insisted_on() -> None:
+def test_the_last_status_is_retried() -> None:
     """A finished job does not fail because its last status cannot be written at once."""
     failures, told = [3], []
 
@@ -323,7 +323,7 @@ def test_the_last_status_is_insisted_on() -> None:
     assert (failures, told[-1]) == ([0], "cancelled")
 
 
-def test_a_last_status_that_cannot_be_written_is_trouble_that_can_be_resumed() -> None:
+def test_a_job_whose_last_status_cannot_be_written_can_be_resumed() -> None:
     def on_status(status: dict[str, Any]) -> None:
         if status["state"] == "cancelled":
             raise StoreError("status.json", "busy")
@@ -336,7 +336,7 @@ def test_a_last_status_that_cannot_be_written_is_trouble_that_can_be_resumed() -
     assert scene.lines[0].is_closed
 
 
-def test_files_obsolete_when_the_job_ends_are_deleted_too() -> None:
+def test_files_that_become_obsolete_at_the_end_are_deleted() -> None:
     store = MemoryBlobs()
     scene = Scene(store)
     store.put("checkpoints/a/zombie", b"state")
@@ -367,7 +367,7 @@ class Overtaken(MemoryBlobs):
         return child
 
 
-def test_one_that_is_replaced_while_its_notices_become_durable_does_nothing_of_it() -> None:
+def test_a_job_manager_that_is_replaced_during_a_write_acts_on_none_of_it() -> None:
     """A driver checks that it owns the root after its notices are durable, before it acts."""
     store = Overtaken()
     scene = Scene(store)
@@ -379,7 +379,7 @@ def test_one_that_is_replaced_while_its_notices_become_durable_does_nothing_of_i
     assert scene.driver.ended_s is None
 
 
-def test_what_makes_items_obsolete_is_durable_before_they_go() -> None:
+def test_the_reason_for_a_deletion_is_durable_before_the_deletion() -> None:
     store = MemoryBlobs()
     scene = Scene(store, shape=chain("async"))
     known: list[bool] = []
@@ -405,7 +405,7 @@ def test_what_makes_items_obsolete_is_durable_before_they_go() -> None:
     assert all(known)
 
 
-def test_a_host_that_reports_when_the_job_has_ended_is_told_to_leave() -> None:
+def test_a_host_that_reports_after_the_end_of_the_job_is_told_to_exit() -> None:
     scene = Scene(MemoryBlobs())
     told: list[tuple[str, HostInstruction]] = []
     scene.driver.cancel()
@@ -418,7 +418,7 @@ def test_a_host_that_reports_when_the_job_has_ended_is_told_to_leave() -> None:
 
 @pytest.mark.parametrize("keeps", [True, False])
 @pytest.mark.parametrize("stops", [True, False])
-def test_processes_stay_only_if_the_job_stops_for_a_change_that_keeps_its_code(
+def test_processes_are_parked_only_for_a_change_that_keeps_the_code(
     keeps: bool, stops: bool
 ) -> None:
     scene = Scene(MemoryBlobs())
@@ -439,7 +439,7 @@ def test_processes_stay_only_if_the_job_stops_for_a_change_that_keeps_its_code(
     assert told[-1] == StopHost("h0.0", flush=True, stays_at=stays_at)
 
 
-def test_a_second_attempt_that_leaves_or_speaks_says_nothing_of_the_host() -> None:
+def test_a_second_attempt_does_not_speak_for_the_host() -> None:
     """Spark has started its task twice; the second attempt was rejected, and the first one runs."""
     scene = Scene(MemoryBlobs())
     scene.driver._disconnected("h0.0#1")
@@ -454,7 +454,7 @@ def test_a_second_attempt_that_leaves_or_speaks_says_nothing_of_the_host() -> No
     assert [h.name for h in scene.manager.hosts] == ["h0.2"]
 
 
-def test_a_request_is_handed_on_once() -> None:
+def test_a_request_is_forwarded_once() -> None:
     store, taken = MemoryBlobs(), list[str]()
     scene = Scene(store)
     scene.driver._take_request = taken.append  # type: ignore[method-assign]
@@ -467,7 +467,7 @@ def test_a_request_is_handed_on_once() -> None:
     assert root.requests() == [STOP], "the next job manager takes it, should this one die"
 
 
-def test_deletions_that_arrive_together_wait_for_one_flush() -> None:
+def test_deletions_that_arrive_together_share_one_flush() -> None:
     scene, flushes = Scene(MemoryBlobs()), []
     flush = scene.driver.log.flush
     scene.driver.log.flush = lambda: flushes.append(flush())  # type: ignore[method-assign,func-returns-value]
@@ -477,7 +477,7 @@ def test_deletions_that_arrive_together_wait_for_one_flush() -> None:
     assert len(flushes) == 1
 
 
-def test_while_a_job_stops_deletions_wait_for_one_flush_at_the_next_tick() -> None:
+def test_deletions_during_a_stop_share_one_flush_at_the_next_tick() -> None:
     """Each checkpoint of the stop waited for a flush of its own, while the output paused."""
     scene, flushes = Scene(MemoryBlobs()), []
     flush = scene.driver.log.flush
@@ -493,7 +493,7 @@ def test_while_a_job_stops_deletions_wait_for_one_flush_at_the_next_tick() -> No
     assert len(flushes) == 1
 
 
-def test_hosts_that_were_called_before_the_takeover_are_started_once() -> None:
+def test_hosts_that_were_called_before_a_takeover_start_once() -> None:
     class Counting(Hosts):
         """An executor that counts."""
 
@@ -525,7 +525,7 @@ def test_hosts_that_were_called_before_the_takeover_are_started_once() -> None:
     assert executor.started == called == [host.name for host in manager.hosts]
 
 
-def test_deletions_that_a_tick_orders_do_not_wait_for_the_next_poll() -> None:
+def test_deletions_ordered_by_a_tick_do_not_wait_for_the_next_poll() -> None:
     """Deletions that a tick orders used to wait until the next notice arrived."""
     store = MemoryBlobs()
     scene = Scene(store)

@@ -65,7 +65,7 @@ class Scene:
         return needed_seq(self.store, 0)
 
 
-def test_the_oldest_checkpoint_says_what_is_needed(
+def test_the_oldest_checkpoint_decides_what_is_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(tmp_path, monkeypatch, follow=True)
@@ -77,7 +77,7 @@ def test_the_oldest_checkpoint_says_what_is_needed(
         assert scene.needed == needed
 
 
-def test_what_is_read_once_is_needed_from_its_beginning(
+def test_a_bounded_source_needs_all_of_its_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(tmp_path, monkeypatch, follow=False)
@@ -86,7 +86,7 @@ def test_what_is_read_once_is_needed_from_its_beginning(
     assert scene.needed == 0
 
 
-def test_a_position_is_told_again_when_it_is_new_old_or_was_not_heard(
+def test_a_position_is_reported_again_if_it_is_new_old_or_was_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(tmp_path, monkeypatch, follow=True)
@@ -106,7 +106,7 @@ def test_a_position_is_told_again_when_it_is_new_old_or_was_not_heard(
 
 
 @pytest.mark.parametrize("state", ENDED)
-def test_a_job_that_may_go_on_holds_what_it_needs(
+def test_a_resumable_job_keeps_the_rows_it_needs(
     state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At its end a job also reports its last positions, which it had not reported before."""

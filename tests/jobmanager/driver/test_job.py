@@ -87,7 +87,7 @@ def run_local(query: Query, root: Path, **options: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("step_rows_max", "checkpoint_interval_s"), [(50, 0.0), (1_000, 0.0), (65_536, 5.0)]
 )
-def test_output_depends_on_the_plan_only(
+def test_the_output_depends_only_on_the_plan(
     hosts: int,
     step_rows_max: int,
     checkpoint_interval_s: float,
@@ -123,7 +123,7 @@ def test_every_shape_of_query(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("query", one_in(2, [uneven_speeds, two_exchanges]))
 @pytest.mark.parametrize("hosts", one_in(2, [3, 1]))
-def test_tails_that_fill_spill_and_do_not_block_for_ever(
+def test_full_tails_spill_and_do_not_block_forever(
     query: Callable[[Path], Query], hosts: int, events: Path, tmp_path: Path
 ) -> None:
     whole = run_local(query(events), tmp_path / "whole")
@@ -153,7 +153,7 @@ def without(row: dict[str, Any], *names: str) -> dict[str, Any]:
     return {k: v for k, v in row.items() if k not in names}
 
 
-def test_collect_is_in_sequence_order() -> None:
+def test_collect_returns_rows_in_sequence_order() -> None:
     stream = bids().filter(col("price") > 5).select("auction", "price")
     table = jobmanager.collect(stream)
     assert table.column_names == ["_vs", "_ve", "auction", "price"]
@@ -268,7 +268,7 @@ def refusing_port() -> Iterator[int]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("fresh_s3")
-def test_an_unreachable_endpoint_is_told(
+def test_an_unreachable_endpoint_is_reported(
     events: Path, refusing_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{refusing_port}")
@@ -286,7 +286,7 @@ def test_an_unreachable_endpoint_is_told(
         ("nothing://host/job", "Protocol not known"),
     ],
 )
-def test_an_unusable_root_is_told(
+def test_an_unusable_root_is_reported(
     root: str, message: str, events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rstream.store.blobs.RETRY_DELAY_S", 0.001)
@@ -296,7 +296,7 @@ def test_an_unusable_root_is_told(
     assert "\n" not in str(caught.value)
 
 
-def test_a_job_whose_log_cannot_be_begun_has_failed(events: Path, tmp_path: Path) -> None:
+def test_a_job_whose_log_cannot_be_created_fails(events: Path, tmp_path: Path) -> None:
     """The job must not stay "starting" for as long as this process lives."""
     root = tmp_path / "job"
     root.mkdir()
@@ -308,7 +308,7 @@ def test_a_job_whose_log_cannot_be_begun_has_failed(events: Path, tmp_path: Path
     assert jobmanager.resume(str(root)).wait(WAIT_S)["state"] == "finished"
 
 
-def test_a_job_that_cannot_end_properly_ends(
+def test_a_job_that_fails_to_end_properly_still_ends(
     events: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Callers do not wait forever, and the root can be resumed."""
@@ -325,7 +325,7 @@ def test_a_job_that_cannot_end_properly_ends(
     assert jobmanager.resume(root).wait(WAIT_S)["state"] == "finished"
 
 
-def test_options_that_make_no_sense(events: Path, tmp_path: Path) -> None:
+def test_contradictory_options_are_rejected(events: Path, tmp_path: Path) -> None:
     options: list[dict[str, Any]] = [{"hosts": 0}, {"parallelism": 0}, {"paced": 0.0}]
     for option in options:
         with pytest.raises(UsageError, match=next(iter(option))):
@@ -343,7 +343,7 @@ def test_options_that_make_no_sense(events: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "job").exists()
 
 
-def test_the_pace_that_is_in_force_is_recorded(events: Path, tmp_path: Path) -> None:
+def test_the_effective_pace_is_recorded(events: Path, tmp_path: Path) -> None:
     """The plan depends on the pace, so it is recorded regardless of who set it."""
     fast = JobConfig()
     config = replace(fast, host=replace(fast.host, pace=1e6))
@@ -355,7 +355,7 @@ def test_the_pace_that_is_in_force_is_recorded(events: Path, tmp_path: Path) -> 
     assert paces == [1e6, 2e6, None]
 
 
-def test_what_is_not_a_query_is_told(events: Path, tmp_path: Path) -> None:
+def test_objects_that_are_not_queries_are_rejected(events: Path, tmp_path: Path) -> None:
     root = tmp_path / "job"
     with pytest.raises(UsageError, match=r"run\(\) takes a Query or a Stream, not 'SELECT 1'"):
         jobmanager.run("SELECT 1", root=str(root), executor="local")  # type: ignore[arg-type]
@@ -372,7 +372,7 @@ def test_what_is_not_a_query_is_told(events: Path, tmp_path: Path) -> None:
     "which",
     [[0, 1], pytest.param([0], marks=pytest.mark.slow), pytest.param([1], marks=pytest.mark.slow)],
 )
-def test_a_host_that_is_cut_off_is_replaced(
+def test_a_disconnected_host_is_replaced(
     which: list[int],
     events: Path,
     expected: jobmanager.Job,
@@ -410,7 +410,7 @@ def test_cancelled_and_resumed(
     assert output_items(status["output"]) == output_items(expected.output)
 
 
-def test_cancel_by_a_file_in_the_root(events: Path, tmp_path: Path) -> None:
+def test_a_job_is_cancelled_by_a_file_in_its_root(events: Path, tmp_path: Path) -> None:
     root = JobRoot(str(tmp_path / "job"))
     disturber = Disturber([1], lambda _: root.request(CANCEL))
     config = with_limits(JobConfig(tick_s=0.02))
@@ -431,7 +431,7 @@ def test_a_failure_is_raised_by_wait(events: Path, tmp_path: Path) -> None:
     assert "late" in status["error"]
 
 
-def test_one_who_was_replaced_while_it_delivers_reports_nothing_more(
+def test_a_job_manager_that_is_replaced_while_it_delivers_reports_nothing(
     events: Path, tmp_path: Path
 ) -> None:
     root = JobRoot(MemoryBlobs())

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("is_delivered", [True, False])
-def test_who_is_furthest_behind_counts_while_it_is_open(tmp_path: Path, is_delivered: bool) -> None:
+def test_the_slowest_open_delivery_decides(tmp_path: Path, is_delivered: bool) -> None:
     stream = Stream.from_items({"x": "int64"}, [event(1, x=1)])
     query = stream.deliver(sinks.console()) if is_delivered else stream.to_parquet()
     plan = lower(query, root=str(tmp_path), parallelism=1)

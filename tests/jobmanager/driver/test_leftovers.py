@@ -12,7 +12,7 @@ from rvertex.messages import NOTICE_CODEC, VertexFailed
 from tests.jobmanager.driver.test_driver import Scene
 
 
-def test_what_a_dead_host_stored_and_nobody_announced_goes_after_a_while() -> None:
+def test_unannounced_files_of_a_dead_host_are_deleted_after_a_while() -> None:
     """Files with the store's own names and of later instances stay.
 
     Failed deletions are retried.
@@ -64,7 +64,7 @@ def test_what_a_dead_host_stored_and_nobody_announced_goes_after_a_while() -> No
     assert all(map(store.exists, later))
 
 
-def test_what_is_left_behind_is_of_dead_epochs_and_not_needed() -> None:
+def test_leftovers_belong_to_dead_epochs_and_are_not_needed() -> None:
     """Leftovers are files of dead epochs of the requested vertices that no checkpoint needs."""
     store = MemoryBlobs()
     stored = {

@@ -67,7 +67,7 @@ def run(*arguments: object) -> Any:
     return found
 
 
-def test_the_command_says_it_last(orders: Path, tmp_path: Path) -> None:
+def test_the_command_prints_lost_rows_last(orders: Path, tmp_path: Path) -> None:
     query = tmp_path / "query.py"
     query.write_text(
         "from planner import Stream\n"
@@ -93,7 +93,7 @@ def test_the_command_says_it_last(orders: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("delay", "policy"), [(0, "drop"), ("2s", "adjust")])
-def test_collect_warns(orders: Path, delay: Any, policy: Any) -> None:
+def test_collect_warns_about_lost_rows(orders: Path, delay: Any, policy: Any) -> None:
     stream = Stream.from_csv(str(orders), vs="t", delay=delay, late=policy)
     with pytest.warns(
         LateRowsWarning, match=f"{late_rows(duration_us(delay, what='')):,} of 5,000"
@@ -102,7 +102,7 @@ def test_collect_warns(orders: Path, delay: Any, policy: Any) -> None:
     assert found.num_rows == ROWS - (late_rows(0) if policy == "drop" else 0)
 
 
-def test_a_delay_that_is_found_leaves_nothing_to_say(orders: Path) -> None:
+def test_with_an_automatic_delay_no_row_is_late(orders: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert jobmanager.collect(Stream.from_csv(str(orders), vs="t")).num_rows == ROWS
@@ -134,7 +134,7 @@ def test_all_rows_count_as_events_in(orders: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_numbers_are_the_same_after_a_failure(gate: Gate, tmp_path: Path) -> None:
+def test_the_counts_are_the_same_after_a_failure(gate: Gate, tmp_path: Path) -> None:
     """The same with two partitions: each partition has its own lateness."""
     path = write_events(tmp_path / "events.parquet")
     query = Stream.from_parquet(str(path), vs="t", delay="50ms", partitions=2).to_parquet()
@@ -154,7 +154,7 @@ def test_the_numbers_are_the_same_after_a_failure(gate: Gate, tmp_path: Path) ->
     assert jobmanager.resume(root).wait(WAIT_S)["late"] == [expected]
 
 
-def test_a_job_that_was_stopped_counts_no_rows_that_wait_for_their_time() -> None:
+def test_a_stopped_job_does_not_count_waiting_rows_as_lost() -> None:
     bad = {"source": "s01-a", "path": "a.csv", "rows": 5, "bad": 2, "policy": "fail"}
     said = {state: lost_lines({"state": state, "bad": [bad]}) for state in ("stopped", "finished")}
     assert said["stopped"][0].startswith("bad rows: 2 of the rows read so far of a.csv")
@@ -162,7 +162,7 @@ def test_a_job_that_was_stopped_counts_no_rows_that_wait_for_their_time() -> Non
 
 
 @pytest.mark.parametrize(("most_us", "said"), [(29_930_000_000, False), (29_500_000_000, True)])
-def test_a_delay_for_most_rows_is_said_where_it_is_less_than_that_for_all(
+def test_a_delay_for_most_rows_is_suggested_if_it_is_shorter_than_that_for_all(
     most_us: int, said: bool
 ) -> None:
     """The delay is rounded up to three digits: 8h18m50s gives 8h20m; 8h19m covers all rows."""
@@ -173,13 +173,13 @@ def test_a_delay_for_most_rows_is_said_where_it_is_less_than_that_for_all(
     assert ("99 %" in line) == said
 
 
-def test_poisoned_events_are_said_too() -> None:
+def test_poisoned_events_are_reported() -> None:
     assert lost_lines({"poisoned_events": 0, "late": []}) == []
     assert lost_lines({"poisoned_events": 1})[0].startswith("poisoned: 1 event was skipped")
     assert "1,200 events were" in lost_lines({"poisoned_events": 1_200})[0]
 
 
-def test_no_delay_is_advised_where_one_row_is_years_ahead(tmp_path: Path) -> None:
+def test_no_delay_is_suggested_if_one_row_is_years_ahead(tmp_path: Path) -> None:
     """It suggested ``delay="3652d..."``."""
     path, year_us = tmp_path / "a.csv", 31_556_952_000_000
     times = [100_000_000, 10 * year_us + 100_000_000, *range(101_000_000, 111_000_000, 1_000_000)]

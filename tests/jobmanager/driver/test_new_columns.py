@@ -28,7 +28,7 @@ def growing(folder: Path) -> Stream:
     return Stream.from_csv(folder, vs="t", delay="0s", follow=True, poll_every="20ms").select("t")
 
 
-def test_a_column_of_a_file_that_comes_is_told(tmp_path: Path) -> None:
+def test_a_new_column_in_a_later_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("t,x\n1,2\n")
     plan = lower(growing(tmp_path).to_parquet("out"), root="r")
     assert plan.notes == ()
@@ -51,7 +51,7 @@ def test_a_column_of_a_file_that_comes_is_told(tmp_path: Path) -> None:
     assert [TOLD.format(3, tmp_path / "a.csv") in note for note in columns.notes] == [True]
 
 
-def test_a_column_that_is_there_already_is_told_by_the_plan(tmp_path: Path) -> None:
+def test_a_column_that_existed_at_the_start_is_reported_by_the_plan(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("t,x\n1,2\n")
     (tmp_path / "b.csv").write_text("t,x,y\n2,3,4\n")
     plan = lower(growing(tmp_path).to_parquet("out"), root="r")
@@ -62,7 +62,7 @@ def test_a_column_that_is_there_already_is_told_by_the_plan(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_the_status_of_a_job_has_it(tmp_path: Path) -> None:
+def test_the_status_of_a_job_lists_new_columns(tmp_path: Path) -> None:
     folder, told = tmp_path / "folder", threading.Event()
     folder.mkdir()
     (folder / "a.csv").write_text("t,x\n1,2\n")

@@ -37,14 +37,14 @@ def finish(manager: JobManager, vertex: str, digest: bytes) -> None:
     manager.handle(VertexFinished(vertex, state.epoch, inputs, outputs, digests, Counts(10, 4, 1)))
 
 
-def test_only_json_types_and_who_wrote_it() -> None:
+def test_a_status_has_only_json_types_and_names_its_writer() -> None:
     status = status_of(started(), now_us=5)
     assert json.loads(json.dumps(status)) == status
     assert (status["pid"], status["machine"]) == (os.getpid(), socket.gethostname())
     assert (status["state"], status["written_us"], status["output_digest"]) == ("running", 5, "")
 
 
-def test_rows_tell_where_instances_are() -> None:
+def test_rows_show_the_hosts_of_instances() -> None:
     manager = started()
     rows = {row["vertex"]: row for row in status_of(manager, now_us=0)["vertices"]}
     assert list(rows) == list(manager.topology.vertices)
@@ -58,7 +58,7 @@ def test_rows_tell_where_instances_are() -> None:
     ]
 
 
-def test_counts_are_of_sources_and_sinks() -> None:
+def test_counts_are_those_of_sources_and_sinks() -> None:
     manager = started()
     for vertex in manager.topology.vertices:
         finish(manager, vertex, b"x" * 16)
@@ -69,7 +69,7 @@ def test_counts_are_of_sources_and_sinks() -> None:
     assert {h["state"] for h in status["hosts"]} == {"stopped"}
 
 
-def test_digest_is_that_of_all_sinks_in_order() -> None:
+def test_the_digest_covers_all_sinks_in_order() -> None:
     sinks = [v.id for v in started().topology.vertices.values() if v.is_sink]
     assert len(sinks) == 2
 

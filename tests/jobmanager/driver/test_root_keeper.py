@@ -53,7 +53,7 @@ def look_after(run: Run, keeper: RootKeeper) -> None:
     keeper.look_after(run.manager, lambda request: None, lambda: None)
 
 
-def test_a_copy_that_becomes_durable_after_the_look_waits_for_the_next_look() -> None:
+def test_a_copy_that_becomes_durable_after_the_check_waits_for_the_next_one() -> None:
     """A successor that claims in between has read the log without the copy, and needs all of it."""
     run, root, keeper = aged()
 
@@ -72,7 +72,7 @@ def test_a_copy_that_becomes_durable_after_the_look_waits_for_the_next_look() ->
     assert there <= set(run.root.store.list())
 
 
-def test_a_durable_copy_begins_the_log_anew_and_deletes_what_came_before() -> None:
+def test_a_durable_copy_restarts_the_log_and_deletes_older_files() -> None:
     run, _, keeper = aged()
     run.log.flush()
     there = set(run.root.store.list())
@@ -111,7 +111,7 @@ def left(run: Run) -> list[str]:
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])
-def test_files_of_a_savepoint_that_is_gone_are_deleted(is_replaced: bool) -> None:
+def test_files_of_a_deleted_savepoint_are_deleted(is_replaced: bool) -> None:
     """Each replacement of a savepoint left the files of the former one for ever."""
     run, keeper, clock = saving()
     look_after(run, keeper)
@@ -127,7 +127,7 @@ def test_files_of_a_savepoint_that_is_gone_are_deleted(is_replaced: bool) -> Non
     assert left(run) == [NEW]
 
 
-def test_no_file_is_deleted_while_a_savepoint_is_broken() -> None:
+def test_no_file_is_deleted_while_a_savepoint_is_damaged() -> None:
     """The error ended the running job."""
     run, keeper, clock = saving()
     (path,) = savepoints.manifests(run.root.store, savepoints.FOLDER).values()

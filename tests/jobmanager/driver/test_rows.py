@@ -19,7 +19,7 @@ HOUR_US = 3_600_000_000
 EVENTS = [event(k * HOUR_US, k=f"k{k % 3}") for k in range(40)]
 
 
-def test_head_gives_the_first_rows_by_time() -> None:
+def test_head_returns_the_first_rows_by_time() -> None:
     stream = Stream.from_items({"k": "string"}, EVENTS, partitions=2)
     found = jobmanager.head(stream, 7)
     assert found.column_names == ["start", "end", "k"]
@@ -30,20 +30,20 @@ def test_head_gives_the_first_rows_by_time() -> None:
         jobmanager.head(stream, 0)
 
 
-def test_columns_may_have_the_names_of_those_of_a_subscription() -> None:
+def test_columns_may_be_named_like_those_of_a_subscription() -> None:
     names = {"partition": "string", "_n": "int64"}
     found = jobmanager.head(Stream.from_items(names, [event(1, partition="p", _n=2)]), 1)
     assert found.select(["partition", "_n"]).to_pylist() == [{"partition": "p", "_n": 2}]
 
 
-def test_a_folder_that_grows_can_be_looked_at(tmp_path: Path) -> None:
+def test_a_growing_folder_can_be_inspected(tmp_path: Path) -> None:
     lines = [f"{k * HOUR_US},k{k}" for k in range(5)]
     (tmp_path / "a.csv").write_text("\n".join(["t,k", *lines]) + "\n")
     stream = Stream.from_csv(str(tmp_path), vs="t", delay="0s", follow=True, poll_every="20ms")
     assert jobmanager.head(stream, 3)["k"].to_pylist() == ["k0", "k1", "k2"]
 
 
-def test_rows_that_are_left_out_warn_where_one_looks(tmp_path: Path) -> None:
+def test_a_warning_reports_excluded_rows(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("t,k\n50,a\nnoon,b\n1,c\n60,d\n")
     path = str(tmp_path / "a.csv")
     stream = Stream.from_csv(path, vs="t", delay="0s", on_bad_row="skip", schema={"t": "int64"})
@@ -55,7 +55,7 @@ def test_rows_that_are_left_out_warn_where_one_looks(tmp_path: Path) -> None:
     assert late[0].filename == __file__
 
 
-def test_show_prints_times_as_people_read_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_readable_times(capsys: pytest.CaptureFixture[str]) -> None:
     stream = Stream.from_items({"k": "string"}, EVENTS)
     jobmanager.show(stream.group_by("k").window(tumbling("1d")).agg(n=agg.count()), 2)
     assert capsys.readouterr().out.splitlines() == [

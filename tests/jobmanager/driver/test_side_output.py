@@ -45,7 +45,7 @@ def counts(rows: Path, output: Path | None = None) -> Query:
     return counted.to_parquet(None if output is None else str(output))
 
 
-def test_late_rows_are_kept_beside_the_answer(rows: Path, tmp_path: Path) -> None:
+def test_late_rows_are_stored_beside_the_answer(rows: Path, tmp_path: Path) -> None:
     root, output = tmp_path / "job", tmp_path / "answer"
     status = jobmanager.run(counts(rows, output), root=str(root), executor="local").wait(WAIT_S)
     assert status["late_events"] == 3
@@ -61,7 +61,7 @@ def test_late_rows_are_kept_beside_the_answer(rows: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("format", ["csv", "json", "parquet", "untold", "follow"])
-def test_late_rows_keep_what_the_query_does_not_read(
+def test_late_rows_have_columns_that_the_query_does_not_use(
     format: str, rows: Path, tmp_path: Path
 ) -> None:
     """Late rows have all columns of the source, even if the query drops or never uses them.
@@ -103,7 +103,7 @@ def test_late_rows_keep_what_the_query_does_not_read(
         assert sorted(kept["k"].to_pylist()) == [k for k in range(n) if k not in (2, 5, 6)]
 
 
-def test_whatever_lies_below_the_answer_is_the_answer(rows: Path, tmp_path: Path) -> None:
+def test_all_files_below_the_answer_belong_to_it(rows: Path, tmp_path: Path) -> None:
     output = tmp_path / "answer"
     job = jobmanager.run(counts(rows, output), root=str(tmp_path / "job"), executor="local")
     assert job.wait(WAIT_S)["events_out"] == len(STARTS_S) - 3
@@ -121,7 +121,7 @@ def test_a_source_without_late_rows_leaves_no_folder(tmp_path: Path) -> None:
     assert not (Path(job.root) / "late").exists()
 
 
-def test_what_cannot_be_put_aside_is_said(rows: Path, tmp_path: Path) -> None:
+def test_an_error_in_writing_late_rows_is_reported(rows: Path, tmp_path: Path) -> None:
     root = str(tmp_path / "job")
     jobmanager.run(counts(rows), root=root, executor="local").wait(WAIT_S)
     with pytest.raises(
@@ -151,7 +151,7 @@ def test_late_rows_are_the_same_after_failures(gate: Gate, tmp_path: Path) -> No
     assert jobmanager.read_late(root).equals(jobmanager.read_late(whole.root))
 
 
-def test_rows_from_before_a_change_keep_their_order_and_changed_types_become_text() -> None:
+def test_after_a_change_rows_keep_their_order_and_changed_types_become_text() -> None:
     names = ["part-10", "part-2", "g10-part-0", "g2-part-1"]
     order = sorted((f"/late/s/{name}-*" for name in names), key=_numbers)
     assert [split_part(uri)[1] for uri in order] == ["part-2", "part-10", "g2-part-1", "g10-part-0"]

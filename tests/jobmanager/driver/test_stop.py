@@ -77,7 +77,7 @@ def by_a_file(job: jobmanager.Job) -> None:
 @pytest.mark.parametrize(
     "stop", [twice, *(pytest.param(how, marks=pytest.mark.slow) for how in (once, by_a_file))]
 )
-def test_stopped_and_resumed(
+def test_a_job_is_stopped_and_resumed(
     events: Path,
     expected: dict[str, Any],
     gate: Gate,
@@ -104,7 +104,9 @@ def test_a_lost_status_is_rebuilt_from_the_log(events: Path, gate: Gate, tmp_pat
     assert shown_status(JobRoot(root), SystemClock().now_us())["state"] == "stopped"
 
 
-def test_files_cannot_be_told_to_end(events: Path, gate: Gate, tmp_path: Path) -> None:
+def test_a_job_over_files_cannot_be_told_to_finish(
+    events: Path, gate: Gate, tmp_path: Path
+) -> None:
     def refused(job: jobmanager.Job) -> None:
         with pytest.raises(CannotFinishError, match="that end by themselves; stop it without"):
             job.stop(finish=True)
@@ -113,7 +115,7 @@ def test_files_cannot_be_told_to_end(events: Path, gate: Gate, tmp_path: Path) -
     stopped(events, gate, str(tmp_path / "job"), refused)
 
 
-def test_a_job_that_finishes_at_once_has_read_the_files_of_its_folder(tmp_path: Path) -> None:
+def test_a_job_that_finishes_at_once_has_read_all_files_of_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     for n in range(3):

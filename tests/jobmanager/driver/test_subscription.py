@@ -65,7 +65,7 @@ def received(subscription: Subscription, batches: int | None = None) -> list[Ite
     ("recovery", "which"),
     [("checkpoint", [0, 1]), pytest.param("replication", [1], marks=pytest.mark.slow)],
 )
-def test_what_is_seen_live_is_the_output(
+def test_a_live_subscription_returns_the_output(
     recovery: str,
     which: list[int],
     events: Path,
@@ -107,7 +107,7 @@ def test_output_is_seen_before_the_job_has_ended(events: Path, gate: Gate, tmp_p
     assert sum(batch.num_rows for batch in job.subscribe()) >= first.num_rows
 
 
-def test_a_finished_job_gives_its_output(finished: jobmanager.Job) -> None:
+def test_a_subscription_to_a_finished_job_returns_its_output(finished: jobmanager.Job) -> None:
     for job in (finished, jobmanager.resume(finished.root)):
         assert received(job.subscribe(progress=True)) == output_items(finished.output)
     events = [batch for batch in finished.subscribe() if batch.num_rows]
@@ -115,7 +115,7 @@ def test_a_finished_job_gives_its_output(finished: jobmanager.Job) -> None:
     assert not set(RESERVED) & set(events[0].schema.names) - {"_seq", "_vs", "_ve"}
 
 
-def test_one_subscription_goes_on_where_another_stopped(finished: jobmanager.Job) -> None:
+def test_a_subscription_continues_where_another_one_stopped(finished: jobmanager.Job) -> None:
     with finished.subscribe(progress=True) as first:
         begun = received(first, batches=1)
     rest = received(finished.subscribe(start=first.positions, progress=True))
@@ -125,7 +125,9 @@ def test_one_subscription_goes_on_where_another_stopped(finished: jobmanager.Job
     assert together == output_items(finished.output)
 
 
-def test_a_failed_job_raises_what_wait_raises(events: Path, tmp_path: Path) -> None:
+def test_a_subscription_to_a_failed_job_raises_the_error_of_wait(
+    events: Path, tmp_path: Path
+) -> None:
     source = Stream.from_parquet(str(events), vs="t", delay=0, late="error")
     query = source.group_by("key").window(tumbling("1s")).agg(n=agg.count())
     job = jobmanager.run(query, root=str(tmp_path / "job"), executor="local")
@@ -133,7 +135,7 @@ def test_a_failed_job_raises_what_wait_raises(events: Path, tmp_path: Path) -> N
         list(job.subscribe())
 
 
-def test_old_news_of_a_writer_is_ignored() -> None:
+def test_outdated_news_of_a_writer_are_ignored() -> None:
     endpoints, told = Endpoints(), list[Any]()
     endpoints.listen(1, lambda: told.append(endpoints.find("v")))
     for version, address in [(3, "a"), (2, "b"), (3, "a"), (4, "c")]:

@@ -29,7 +29,7 @@ def test_a_file_declares_streams_and_limits(tmp_path: Path) -> None:
     assert (config.limits.body_bytes_max, config.append_limits.commit_wait_ms) == (7, 0.5)
 
 
-def test_a_retention_is_that_of_all_logs(tmp_path: Path) -> None:
+def test_a_retention_applies_to_all_logs(tmp_path: Path) -> None:
     file = tmp_path / "intake.toml"
     file.write_text(GOOD + "[append_limits]\nretention_s = 5\ncommit_wait_ms = 0.5\n")
     config = load_config(str(file))
@@ -83,14 +83,14 @@ def test_a_mistake_is_named(tmp_path: Path, text: str, message: str) -> None:
     assert str(file) in str(caught.value)
 
 
-def test_a_folder_without_logs_says_what_to_do(tmp_path: Path) -> None:
+def test_an_error_for_a_folder_without_logs_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(IntakeConfigError, match=r"give FILE.toml"):
         load_config(str(tmp_path))
     with pytest.raises(IntakeConfigError, match="No such file"):
         load_config(str(tmp_path / "none.toml"))
 
 
-def test_tokens_are_long_and_may_be_several(
+def test_tokens_are_long_and_there_may_be_several(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "tokens"
@@ -103,7 +103,7 @@ def test_tokens_are_long_and_may_be_several(
         read_tokens(None)
 
 
-def test_an_address_that_is_taken_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_taken_address_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STREAMSCOPE_INTAKE_TOKEN", raising=False)
     file = tmp_path / "intake.toml"
     file.write_text(GOOD)

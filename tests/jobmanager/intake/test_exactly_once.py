@@ -74,7 +74,7 @@ class Producers:
 
 @pytest.mark.parametrize("over", DOORS)
 @pytest.mark.slow
-def test_a_lost_answer_is_given_to_the_repeat(tmp_path: Path, over: str) -> None:
+def test_a_repeated_request_gets_the_lost_response(tmp_path: Path, over: str) -> None:
     """The server dies after the rows are durable and before it sends the answer."""
     config = write_config(tmp_path, f"faulty://{tmp_path}/logs")
     store = open_store(str(tmp_path / "logs" / "clicks"))
@@ -96,7 +96,7 @@ def test_a_lost_answer_is_given_to_the_repeat(tmp_path: Path, over: str) -> None
 
 @pytest.mark.parametrize("over", DOORS)
 @pytest.mark.slow
-def test_each_number_is_there_once_whatever_is_killed(tmp_path: Path, over: str) -> None:
+def test_each_number_is_stored_once_after_any_kill(tmp_path: Path, over: str) -> None:
     config = write_config(tmp_path)
     producers = Producers()
     names = [f"p{k}" for k in range(PRODUCERS)]
@@ -170,7 +170,7 @@ class Streaming:
 
 
 @pytest.mark.slow
-def test_what_one_call_has_under_way_is_there_once_whatever_is_killed(tmp_path: Path) -> None:
+def test_pipelined_batches_are_stored_once_after_any_kill(tmp_path: Path) -> None:
     config = write_config(tmp_path)
     streaming = Streaming("p", STREAMED)
     acks = streaming.ledger.acks

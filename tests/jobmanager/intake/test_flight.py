@@ -60,7 +60,7 @@ def answers(reader: flight.FlightMetadataReader) -> Iterator[dict[str, object]]:
 
 
 @pytest.mark.slow
-def test_batches_of_one_call_are_answered_in_order(client: flight.FlightClient) -> None:
+def test_batches_of_one_call_are_acknowledged_in_order(client: flight.FlightClient) -> None:
     """All batches are written before an answer is read. They are too many, so the call waits."""
     writer, reader = client.do_put(PLACE, SCHEMA, OPTIONS)
     with writer:
@@ -78,7 +78,7 @@ def test_batches_of_one_call_are_answered_in_order(client: flight.FlightClient) 
 
 
 @pytest.mark.slow
-def test_a_bad_batch_ends_its_call_and_those_before_it_are_answered(
+def test_a_bad_batch_ends_its_call_after_earlier_batches_are_acknowledged(
     client: flight.FlightClient,
 ) -> None:
     writer, reader = client.do_put(PLACE, SCHEMA, OPTIONS)
@@ -99,7 +99,7 @@ def test_a_bad_batch_ends_its_call_and_those_before_it_are_answered(
 
 
 @pytest.mark.slow
-def test_batches_that_do_not_fit_are_refused(client: flight.FlightClient) -> None:
+def test_batches_of_other_columns_are_rejected(client: flight.FlightClient) -> None:
     other = pa.record_batch({"x": [1]})
     nulls = pa.RecordBatch.from_pylist([{"producer": "a", "number": 1}, {"number": 2}], SCHEMA)
     text = pa.record_batch({"producer": ["a"], "number": ["1"]})
@@ -121,7 +121,7 @@ def test_batches_that_do_not_fit_are_refused(client: flight.FlightClient) -> Non
 
 
 @pytest.mark.slow
-def test_streams_are_listed_and_not_read(client: flight.FlightClient) -> None:
+def test_streams_are_listed_but_cannot_be_read(client: flight.FlightClient) -> None:
     (found,) = client.list_flights(options=OPTIONS)
     assert (found.descriptor.path, found.endpoints) == ([b"clicks"], [])
     assert found.schema.names == SCHEMA.names
@@ -140,7 +140,7 @@ def test_streams_are_listed_and_not_read(client: flight.FlightClient) -> None:
 
 
 @pytest.mark.slow
-def test_a_silent_call_is_ended_and_an_active_one_is_not(tmp_path: Path) -> None:
+def test_a_silent_call_is_ended_but_not_an_active_one(tmp_path: Path) -> None:
     config = write_config(tmp_path, limits="flight_silence_s = 1\nflight_calls_max = 2")
     stopped = threading.Event()
     with IntakeProcess(config, over="flight") as server:
@@ -193,7 +193,7 @@ sys.stdin.read()
 
 
 @pytest.mark.slow
-def test_a_producer_that_dies_leaves_its_place(tmp_path: Path) -> None:
+def test_a_dead_producer_frees_its_place(tmp_path: Path) -> None:
     config = write_config(tmp_path, limits="flight_calls_max = 1")
     with IntakeProcess(config, over="flight") as server, connected(server.flight_url) as client:
         pipe = subprocess.PIPE
@@ -209,7 +209,7 @@ def test_a_producer_that_dies_leaves_its_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_stop_waits_for_no_silent_call(tmp_path: Path) -> None:
+def test_a_stop_does_not_wait_for_a_silent_call(tmp_path: Path) -> None:
     config = write_config(tmp_path)
     with IntakeProcess(config, over="flight") as server, connected(server.flight_url) as client:
         writer, reader = client.do_put(PLACE, SCHEMA, OPTIONS)
@@ -223,7 +223,7 @@ def test_a_stop_waits_for_no_silent_call(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_flight_is_encrypted_as_http_is(tmp_path: Path) -> None:
+def test_flight_uses_the_same_encryption_as_http(tmp_path: Path) -> None:
     write_certificate(tmp_path)
     config = write_config(tmp_path)
     with IntakeProcess(config, over="flight", STREAMSCOPE_TLS=str(tmp_path)) as server:
@@ -236,7 +236,7 @@ def test_flight_is_encrypted_as_http_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_port_that_is_taken_is_named(tmp_path: Path, server: IntakeProcess) -> None:
+def test_a_taken_port_is_named(tmp_path: Path, server: IntakeProcess) -> None:
     port = server.flight_url.rpartition(":")[2]
     done = run_intake(write_config(tmp_path), "--port", "0", "--flight-port", port)
     assert done.returncode == 2
@@ -245,7 +245,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path, server: IntakeProcess) ->
 
 
 @pytest.mark.slow
-def test_the_how_to_puts_what_it_shows(tmp_path: Path) -> None:
+def test_the_example_of_the_how_to_works(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "howto" / "push-events.md").read_text()
     program = dict(blocks("file"))["put_rooms.py"]
     (tmp_path / "put_rooms.py").write_text(program)

@@ -50,11 +50,13 @@ class StandIn:
         ("", None),
     ],
 )
-def test_peers_are_read_as_grpc_writes_them(peer: str, address: tuple[str, int] | None) -> None:
+def test_peer_addresses_are_parsed_as_grpc_writes_them(
+    peer: str, address: tuple[str, int] | None
+) -> None:
     assert address_of(peer) == address
 
 
-def test_a_caller_is_silent_when_all_its_calls_are() -> None:
+def test_a_caller_is_silent_if_all_of_its_calls_are() -> None:
     clock = ManualClock()
     calls = OpenCalls(3, 10, clock=clock)
     a, b, c = StandIn(), StandIn(), StandIn()
@@ -74,7 +76,7 @@ def test_a_caller_is_silent_when_all_its_calls_are() -> None:
     assert not calls.silent()
 
 
-def test_a_server_that_stops_drains_calls_and_takes_no_more() -> None:
+def test_a_stopping_server_completes_calls_and_accepts_no_more() -> None:
     calls = OpenCalls(3, 10)
     call = StandIn()
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -87,7 +89,7 @@ def test_a_server_that_stops_drains_calls_and_takes_no_more() -> None:
                 calls.open(StandIn(), "").__enter__()
 
 
-def test_only_the_connections_that_are_meant_are_ended() -> None:
+def test_only_the_intended_connections_are_ended() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as first,
@@ -106,7 +108,7 @@ def test_only_the_connections_that_are_meant_are_ended() -> None:
         assert to_first.fileno() >= 0
 
 
-def test_sockets_of_other_kinds_are_passed_over() -> None:
+def test_sockets_of_other_kinds_are_ignored() -> None:
     """Sockets of other kinds are skipped, such as one that queries the process's addresses.
 
     Its peer is a pair of numbers.
@@ -152,7 +154,7 @@ class Told(logging.Handler):
 
 
 @pytest.mark.slow
-def test_a_process_without_files_left_ends_silent_calls_once_it_has_some() -> None:
+def test_a_process_out_of_file_descriptors_ends_silent_calls_later() -> None:
     """A process without free file descriptors ends silent calls as soon as it gets some."""
     process = multiprocessing.get_context("spawn").Process(target=_without_files_left)
     process.start()

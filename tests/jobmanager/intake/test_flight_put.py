@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_offsets_of_a_stranger_are_not_followed_before_they_are_checked(tmp_path: Path) -> None:
+def test_untrusted_offsets_are_checked_before_use(tmp_path: Path) -> None:
     """Offsets may point outside of the buffer; here they claim a text of a gigabyte."""
     batch = pa.record_batch({"x": ["abc", "defgh"]})
     true, lying = (struct.pack("<3i", 0, 3, end) for end in (8, 1 << 30))

@@ -32,7 +32,7 @@ def inflated(body: bytes, step: int, encoding: str = "gzip", most: int = MOST) -
 
 
 @pytest.mark.parametrize("name", CONTENTS)
-def test_a_body_is_what_it_was_however_it_comes(name: str) -> None:
+def test_a_body_is_restored_for_any_division_into_pieces(name: str) -> None:
     content = CONTENTS[name]
     for body in (gzip.compress(content), gzip.compress(content[:2]) + gzip.compress(content[2:])):
         for step in (len(body), 65_536, max(1, len(body) // 3)):
@@ -42,7 +42,7 @@ def test_a_body_is_what_it_was_however_it_comes(name: str) -> None:
         assert inflated(content, 65_536, plain) == content
 
 
-def test_a_body_grows_to_the_limit_and_no_further() -> None:
+def test_a_body_is_limited_while_it_is_decompressed() -> None:
     body = gzip.compress(bytes(1 << 26))
     assert len(body) < MOST
     with pytest.raises(BodyTooLargeError, match="the post is larger than 1000 bytes"):
@@ -52,7 +52,7 @@ def test_a_body_grows_to_the_limit_and_no_further() -> None:
         inflated(bytes(1_001), 9, "", most=1_000)
 
 
-def test_what_is_no_gzip_is_refused() -> None:
+def test_data_that_is_not_gzip_is_rejected() -> None:
     whole = gzip.compress(b"{}\n" * 100)
     for body in (b"{}", whole[:-1], whole[:5], b"", whole + b"more", whole[:-8] + bytes(8)):
         with pytest.raises(PostError, match="gzip"):

@@ -73,7 +73,7 @@ def body(*rows: object) -> bytes:
     return "\n".join(map(json.dumps, rows)).encode()
 
 
-def test_every_type_is_read_as_json_has_it() -> None:
+def test_every_type_is_read_from_json() -> None:
     batch = decode("s", NDJSON, b"\n" + body(GOOD, {"n": 1}) + b"\r\n\n", SCHEMA)
     assert batch.schema == SCHEMA
     first, second = batch.to_pylist()
@@ -98,7 +98,7 @@ def test_a_bad_value_is_named(column: str, value: object) -> None:
         *(b"[" * 100_000, b'{"n":' + b"9" * 5000 + b"}", b'{"n":1}null'),
     ],
 )
-def test_what_is_no_object_is_named(text: bytes) -> None:
+def test_lines_that_are_not_objects_are_named(text: bytes) -> None:
     with pytest.raises(BadRowError, match="line 2") as caught:
         decode("s", NDJSON, body(GOOD) + b"\n" + text, SCHEMA)
     assert caught.value.line == 2
@@ -107,7 +107,7 @@ def test_what_is_no_object_is_named(text: bytes) -> None:
 
 @pytest.mark.slow
 @given(st.lists(JSON, max_size=4), st.sampled_from(SCHEMA.names))
-def test_whatever_comes_is_taken_whole_or_refused(values: list[object], name: str) -> None:
+def test_any_input_is_accepted_completely_or_rejected(values: list[object], name: str) -> None:
     for rows in (values, [{"n": 1, name: value} for value in values]):
         try:
             batch = decode("s", NDJSON, body(*rows), SCHEMA)
@@ -117,7 +117,7 @@ def test_whatever_comes_is_taken_whole_or_refused(values: list[object], name: st
         assert batch.num_rows == len(rows)
 
 
-def test_an_arrow_stream_has_the_columns() -> None:
+def test_an_arrow_stream_must_have_the_columns() -> None:
     def stream(batch: pa.RecordBatch) -> bytes:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -142,7 +142,7 @@ def test_an_arrow_stream_has_the_columns() -> None:
 
 
 @pytest.mark.parametrize("text", [b'{"n": 1, "n": 2}', b'{"n": 1, "place": {"x": 1, "x": 2}}'])
-def test_a_key_twice_is_refused(text: bytes) -> None:
+def test_a_duplicate_key_is_rejected(text: bytes) -> None:
     """The standard library would keep the last of the two values."""
     with pytest.raises(BadRowError, match=r"line 1, column (n|x): the key occurs more than o"):
         decode("s", NDJSON, text, SCHEMA)

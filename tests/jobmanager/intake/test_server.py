@@ -60,7 +60,7 @@ def row(producer: str, number: int, part: int = 0) -> dict[str, object]:
 
 
 @pytest.mark.slow
-def test_posts_are_taken_once(server: IntakeProcess, folder: Path) -> None:
+def test_posts_are_accepted_once(server: IntakeProcess, folder: Path) -> None:
     first = server.post([row("a", 0), row("a", 0, 1)], producer="a", number=0)
     assert (first.status, first.body["is_repeat"]) == (200, False)
     assert first.body["last_seq"] == first.body["first_seq"] + 1
@@ -79,7 +79,7 @@ def test_posts_are_taken_once(server: IntakeProcess, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_compressed_post_is_taken(server: IntakeProcess, over: str) -> None:
+def test_a_compressed_post_is_accepted(server: IntakeProcess, over: str) -> None:
     if over != "http":
         pytest.skip("Flight compresses by itself")
     line = json.dumps(row("zipped", 0)).encode() + b"\n"
@@ -96,7 +96,7 @@ def test_a_compressed_post_is_taken(server: IntakeProcess, over: str) -> None:
 
 
 @pytest.mark.slow
-def test_producers_are_told_where_they_are(server: IntakeProcess) -> None:
+def test_producers_get_their_positions(server: IntakeProcess) -> None:
     server.post([row("p", 0)], producer="p", number=0)
     gap = server.post([row("p", 5)], producer="p", number=5)
     assert (gap.status, gap.body["kind"], gap.body["next_number"]) == (409, "ProducerGap", 1)
@@ -115,7 +115,7 @@ def test_producers_are_told_where_they_are(server: IntakeProcess) -> None:
 
 
 @pytest.mark.slow
-def test_a_post_that_says_who_wrongly_is_refused(server: IntakeProcess) -> None:
+def test_a_post_with_wrong_producer_headers_is_rejected(server: IntakeProcess) -> None:
     place = "header" if server.over == "http" else "app_metadata:"
     for given, message in (
         ({"number": 3}, " needs "),
@@ -137,7 +137,7 @@ def test_a_post_that_says_who_wrongly_is_refused(server: IntakeProcess) -> None:
 
 @pytest.mark.parametrize("over", ["http"], indirect=True)
 @pytest.mark.slow
-def test_bad_posts_are_refused_whole(server: IntakeProcess, folder: Path) -> None:
+def test_bad_posts_are_rejected_completely(server: IntakeProcess, folder: Path) -> None:
     log = open_log(str(folder / "logs" / "clicks"))
     before = log.positions()
     bad = server.post([row("a", 1), {"producer": "a", "number": "1"}])
@@ -156,7 +156,7 @@ def test_bad_posts_are_refused_whole(server: IntakeProcess, folder: Path) -> Non
 
 
 @pytest.mark.slow
-def test_only_who_has_a_token_is_heard(server: IntakeProcess) -> None:
+def test_only_requests_with_a_token_are_accepted(server: IntakeProcess) -> None:
     for token in ("", "wrong", TOKEN[:-1], TOKEN + "x"):
         for answer in (
             server.post([row("a", 0)], token=token),
@@ -169,7 +169,9 @@ def test_only_who_has_a_token_is_heard(server: IntakeProcess) -> None:
 
 @pytest.mark.parametrize("over", ["http"], indirect=True)
 @pytest.mark.slow
-def test_a_stranger_is_refused_before_anything_is_read(server: IntakeProcess) -> None:
+def test_a_request_without_a_token_is_rejected_before_its_body_is_read(
+    server: IntakeProcess,
+) -> None:
     for token in ("", "wrong", TOKEN[:-1], TOKEN + "x"):
         for path in ("/streams/clicks", "/streams/none", "/streams/clicks/producers/p"):
             answer = server.request("POST", path, b"?", token=token)
@@ -179,7 +181,9 @@ def test_a_stranger_is_refused_before_anything_is_read(server: IntakeProcess) ->
 
 
 @pytest.mark.slow
-def test_more_than_the_limits_allow_is_refused_and_may_come_again(folder: Path, over: str) -> None:
+def test_requests_beyond_the_limits_are_rejected_and_can_be_repeated(
+    folder: Path, over: str
+) -> None:
     """A slow store, so that posts queue."""
     path = folder / "piled"
     config = write_config(path, f"faulty://{path}/logs", LIMITS)
@@ -199,7 +203,7 @@ def test_more_than_the_limits_allow_is_refused_and_may_come_again(folder: Path, 
 
 
 @pytest.mark.slow
-def test_what_takes_too_long_may_come_again_and_is_there_once(tmp_path: Path, over: str) -> None:
+def test_slow_posts_can_be_repeated_and_are_stored_once(tmp_path: Path, over: str) -> None:
     config = write_config(tmp_path, f"faulty://{tmp_path}/logs", "answer_wait_s = 0.1")
     with IntakeProcess(config, over=over, delay_s=0.2) as server:
         late = server.post([row("p", 0)], producer="p", number=0)
@@ -228,7 +232,7 @@ def test_small_posts_do_not_make_small_files(tmp_path: Path, over: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_503_and_no_loss(tmp_path: Path, over: str) -> None:
+def test_a_full_disk_returns_503_and_loses_nothing(tmp_path: Path, over: str) -> None:
     """The server's disk is full for a while: posts get status 503, and no row is lost."""
     with IntakeProcess(write_config(tmp_path), over=over) as server:
         who = {"producer": "p"}
@@ -248,7 +252,7 @@ def test_a_full_disk_is_503_and_no_loss(tmp_path: Path, over: str) -> None:
 
 @pytest.mark.parametrize("over", ["http"], indirect=True)
 @pytest.mark.slow
-def test_more_connections_than_the_limit_are_told_to_come_again(tmp_path: Path, over: str) -> None:
+def test_connections_beyond_the_limit_are_told_to_retry(tmp_path: Path, over: str) -> None:
     with IntakeProcess(write_config(tmp_path, limits="connections_max = 3"), over=over) as server:
         url = urlsplit(server.url)
         idle = [socket.create_connection((url.hostname, url.port)) for _ in range(3)]
@@ -262,9 +266,7 @@ def test_more_connections_than_the_limit_are_told_to_come_again(tmp_path: Path, 
 
 @pytest.mark.parametrize("over", ["http"], indirect=True)
 @pytest.mark.slow
-def test_a_post_that_comes_slowly_is_answered_by_a_server_that_stops(
-    tmp_path: Path, over: str
-) -> None:
+def test_a_slow_post_is_answered_by_a_stopping_server(tmp_path: Path, over: str) -> None:
     body = json.dumps(row("a", 0)).encode()
     head = (
         f"POST /streams/clicks HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {TOKEN}\r\n"
@@ -303,7 +305,7 @@ def status(server: IntakeProcess) -> int:
         return line.getresponse().status
 
 
-def test_signals_are_what_they_were_when_the_server_has_ended() -> None:
+def test_signal_handlers_are_restored_after_the_server_has_ended() -> None:
     """A server that has ended restores the signal handlers, so that Ctrl-C works again."""
     running = Server(uvicorn.Config(lambda: None), lambda: None)
     before = [signal.getsignal(number) for number in STOPS]
@@ -313,7 +315,7 @@ def test_signals_are_what_they_were_when_the_server_has_ended() -> None:
 
 
 @pytest.mark.slow
-def test_a_stop_answers_what_is_under_way(tmp_path: Path, over: str) -> None:
+def test_a_stop_completes_pending_requests(tmp_path: Path, over: str) -> None:
     config = write_config(tmp_path, f"faulty://{tmp_path}/logs")
     with IntakeProcess(config, over=over, delay_s=0.2) as server, ThreadPoolExecutor(8) as threads:
         url = urlsplit(server.url)
@@ -331,7 +333,9 @@ def test_a_stop_answers_what_is_under_way(tmp_path: Path, over: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_slept_is_refused_after_its_successor(tmp_path: Path, over: str) -> None:
+def test_a_suspended_server_is_rejected_after_its_successor_has_started(
+    tmp_path: Path, over: str
+) -> None:
     config = write_config(tmp_path)
     with IntakeProcess(config, over=over) as zombie:
         who = {"producer": "p"}
@@ -361,7 +365,7 @@ def test_a_server_that_slept_is_refused_after_its_successor(tmp_path: Path, over
     ],
 )
 @pytest.mark.slow
-def test_what_would_serve_strangers_does_not_start(
+def test_a_server_that_would_be_open_to_strangers_does_not_start(
     tmp_path: Path, options: list[str], message: str
 ) -> None:
     done = run_intake(write_config(tmp_path), *options)
@@ -371,7 +375,7 @@ def test_what_would_serve_strangers_does_not_start(
 
 
 @pytest.mark.slow
-def test_tls_is_that_of_jobs(tmp_path: Path) -> None:
+def test_tls_uses_the_same_folder_as_jobs(tmp_path: Path) -> None:
     write_certificate(tmp_path)
     with IntakeProcess(write_config(tmp_path), STREAMSCOPE_TLS=str(tmp_path)) as server:
         assert server.url.startswith("https://127.0.0.1:")

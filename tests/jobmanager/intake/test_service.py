@@ -40,7 +40,7 @@ def config(folder: Path, **limits: Any) -> IntakeConfig:
     return IntakeConfig(str(folder), {"a": SCHEMA}, chosen, gathers)
 
 
-def test_room_is_all_that_there_is_and_more_for_what_is_alone() -> None:
+def test_free_room_is_the_limit_and_a_single_request_may_exceed_it() -> None:
     room = Room(5)
     assert room.take(9), "nothing else is under way"
     assert not room.take(1)
@@ -52,7 +52,7 @@ def test_room_is_all_that_there_is_and_more_for_what_is_alone() -> None:
     assert room.take(1)
 
 
-def test_what_is_refused_or_answered_gives_its_room_back(tmp_path: Path) -> None:
+def test_rejected_and_answered_requests_free_their_room(tmp_path: Path) -> None:
     service = IntakeService(config(tmp_path))
     with service.under_way("a", rows(3), Producer()) as future:
         assert service._rows.used == 3
@@ -65,7 +65,7 @@ def test_what_is_refused_or_answered_gives_its_room_back(tmp_path: Path) -> None
     service.close()
 
 
-def test_a_service_that_cannot_open_a_log_leaves_the_others(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_opened_does_not_affect_others(tmp_path: Path) -> None:
     before = set(threading.enumerate())
     streams = {"a": SCHEMA, "missing": None}
     with pytest.raises(StreamEngineError):
@@ -74,7 +74,7 @@ def test_a_service_that_cannot_open_a_log_leaves_the_others(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("given", ["", "Bearer wrong", "Basic good", "good", "Bearer good x"])
-def test_a_token_counts_with_its_scheme_alone(given: str) -> None:
+def test_a_token_needs_its_scheme(given: str) -> None:
     check_token("bearer good", [b"other", b"good"])
     with pytest.raises(NoTokenError):
         check_token(given, [b"other", b"good"])
@@ -84,7 +84,7 @@ def numbered(number: int) -> bytes:
     return json.dumps({"producer": "p", "number": number}).encode()
 
 
-def test_after_a_refusal_nothing_is_answered(tmp_path: Path) -> None:
+def test_after_a_rejection_no_batch_is_acknowledged(tmp_path: Path) -> None:
     """Posts that were passed to the log before the refusal are rejected, too."""
     service, answers, is_taken = IntakeService(config(tmp_path)), list[bytes](), threading.Event()
 
@@ -105,7 +105,7 @@ def test_after_a_refusal_nothing_is_answered(tmp_path: Path) -> None:
     service.close()
 
 
-def test_a_call_waits_for_its_own_batches_before_it_is_refused(tmp_path: Path) -> None:
+def test_a_call_waits_for_its_own_batches_before_it_is_rejected(tmp_path: Path) -> None:
     service, answers = IntakeService(config(tmp_path, rows_in_flight_max=5)), list[bytes]()
     with Put(service, "a", answers.append) as put:
         for _ in range(4):
@@ -115,7 +115,7 @@ def test_a_call_waits_for_its_own_batches_before_it_is_refused(tmp_path: Path) -
     assert open_log(f"{tmp_path}/a").read_next(100) is not None
 
 
-def test_who_waits_for_an_answer_is_silent_from_when_it_is_due_on(tmp_path: Path) -> None:
+def test_a_caller_counts_as_silent_from_when_its_response_is_due(tmp_path: Path) -> None:
     """A call counts as silent only from when its answer is due: until then it waits for it."""
     service, clock = IntakeService(config(tmp_path)), ManualClock()
     is_told, is_read = threading.Event(), threading.Event()
@@ -138,7 +138,7 @@ def test_who_waits_for_an_answer_is_silent_from_when_it_is_due_on(tmp_path: Path
     service.close()
 
 
-def test_a_batch_is_no_larger_than_a_body(tmp_path: Path) -> None:
+def test_a_batch_may_not_exceed_the_limit_of_a_body(tmp_path: Path) -> None:
     service, answers = IntakeService(config(tmp_path, body_bytes_max=80)), list[bytes]()
 
     def take() -> None:

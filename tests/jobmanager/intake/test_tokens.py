@@ -21,7 +21,7 @@ def _no_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(TOKEN, raising=False)
 
 
-def test_tokens_of_the_environment_and_of_files(
+def test_tokens_from_the_environment_and_from_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert read_tokens(None) == []
@@ -35,9 +35,7 @@ def test_tokens_of_the_environment_and_of_files(
     assert read_tokens(None) == both
 
 
-def test_a_secret_that_is_empty_lets_nobody_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_empty_secret_accepts_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without any token, everyone could post."""
     (tmp_path / "empty").write_text("\n")
     monkeypatch.setenv("EMPTY", "")
@@ -52,14 +50,14 @@ def test_a_secret_that_is_empty_lets_nobody_in(
         read_tokens(None)
 
 
-def test_one_that_is_too_short_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_that_is_too_short_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHORT", "hush-hush")
     with pytest.raises(IntakeConfigError, match="at least 16 characters") as failed:
         read_tokens("env:SHORT")
     assert "hush" not in str(failed.value)
 
 
-def test_a_request_needs_one_of_them() -> None:
+def test_a_request_needs_one_of_the_tokens() -> None:
     check_token("", [])
     check_token(f"Bearer {SECOND}", [FIRST.encode(), SECOND.encode()])
     for given in ("", f"Basic {FIRST}", "Bearer other-token-0123456789"):

@@ -132,7 +132,7 @@ def test_a_branch_writes_nothing_to_the_job_and_delivers_nothing(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_a_branch_starts_at_a_time(tmp_path: Path) -> None:
+def test_a_branch_starts_at_a_given_time(tmp_path: Path) -> None:
     """A branch at a time starts from the newest savepoint or checkpoint at or before that time."""
     changed = ChangedJob(tmp_path)
     query = changed.query("query", COUNTS)
@@ -156,9 +156,7 @@ def test_a_branch_starts_at_a_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_branch_that_cannot_be_leaves_no_root(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_branch_leaves_no_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     changed = ChangedJob(tmp_path)
     changed.append(1)
     job = changed.run(changed.query("counts", ENDED), parallelism=1)

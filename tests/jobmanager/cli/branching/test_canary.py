@@ -90,7 +90,7 @@ def roots(changed: ChangedJob) -> list[str]:
     return sorted(path.name for path in changed.folder.glob("job*"))
 
 
-def test_an_output_without_rows_is_not_equal() -> None:
+def test_an_output_without_rows_does_not_count_as_equal() -> None:
     none, one = (pa.table({"n": pa.array(values, pa.int64())}) for values in ([], [1]))
     empty, equal = diffing.compared(none, none, ()), diffing.compared(one, one, ())
     some = Canary("a", 0, 1, {"counts": equal, "alerts": empty})
@@ -101,7 +101,7 @@ def test_an_output_without_rows_is_not_equal() -> None:
     assert both.hash != some.hash
 
 
-def test_the_text_of_a_difference_counts_the_rows_of_both_and_has_the_whole_range() -> None:
+def test_the_report_of_a_difference_has_both_row_counts_and_the_whole_range() -> None:
     old, new = (pa.table({"n": pa.array(range(*of), pa.int64())}) for of in ((0, 80), (40, 120)))
     text = str(Canary("a", 1, 60_000_001, {"out": diffing.compared(old, new, ())}))
     assert "canary 1970-01-01 00:00:00.000001 to 1970-01-01 00:01:00.000001 UTC:" in text
@@ -152,14 +152,14 @@ def test_without_keys_a_hash_approves_only_these_columns() -> None:
     assert hashes[0] == tried(note=["A", "b", None])
 
 
-def test_equal_rows_of_stages_with_old_rows_are_not_equal() -> None:
+def test_stages_that_use_old_rows_are_not_reported_as_equal() -> None:
     one = pa.table({"n": pa.array([1], pa.int64())})
     mixed = Canary("a", 0, 1, {"out": diffing.compared(one, one, ())}, {"out": ("s02-even",)})
     assert not mixed.is_equal
     assert "s02-even may use rows of any age that the former query has read" in str(mixed)
 
 
-def test_the_root_of_a_canary_that_runs_or_has_another_name_is_kept(tmp_path: Path) -> None:
+def test_the_root_of_a_running_or_renamed_canary_is_kept(tmp_path: Path) -> None:
     job, late_us = JobRoot(str(tmp_path / "job")), int(LEFT_S * 1e6) + 1
     running, other = (tmp_path / name for name in ("job-canary-00aa11", "job-canaries"))
     lease = {"machine": socket.gethostname(), "pid": os.getppid(), "written_us": 2 * 10**15}
@@ -175,7 +175,7 @@ def test_the_root_of_a_canary_that_runs_or_has_another_name_is_kept(tmp_path: Pa
     assert other.exists()
 
 
-def test_the_record_of_a_canary_stays_as_long_as_its_root(tmp_path: Path) -> None:
+def test_the_record_of_a_canary_exists_as_long_as_its_root(tmp_path: Path) -> None:
     """The record names a root that could not be deleted, so that a later run finds it."""
     job, late_us = JobRoot(str(tmp_path / "job")), int(LEFT_S * 1e6) + 1
     left = tmp_path / "job-canary-00aa11"
@@ -188,7 +188,7 @@ def test_the_record_of_a_canary_stays_as_long_as_its_root(tmp_path: Path) -> Non
     assert job.store.list("canaries") == []
 
 
-def test_options_that_cannot_be() -> None:
+def test_invalid_options_are_rejected() -> None:
     with pytest.raises(UsageError, match="--canary '0s' has to be longer than zero"):
         deploy("NEW.py", "ROOT", canary="0s")
     with pytest.raises(UsageError, match="deploy --rollback takes no --canary"):
@@ -200,7 +200,7 @@ def test_options_that_cannot_be() -> None:
 
 
 @pytest.mark.slow
-def test_rows_beside_a_job_are_equal_or_the_differences_are_shown(tmp_path: Path) -> None:
+def test_equal_rows_are_confirmed_and_differences_are_shown(tmp_path: Path) -> None:
     changed, made, ranges = begun(tmp_path), list[Branch](), []
     totals = changed.query("totals", TOTALS)
     with feeding(changed):

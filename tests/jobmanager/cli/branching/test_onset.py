@@ -82,7 +82,9 @@ def branched(folder: Path, old: str, new: str) -> tuple[ChangedJob, Branch, Job]
 
 
 @pytest.mark.parametrize("name", one_in(len(QUERIES), QUERIES))
-def test_rows_from_the_onset_on_are_those_of_the_new_query_alone(name: str, tmp_path: Path) -> None:
+def test_rows_from_the_onset_on_equal_those_of_the_new_query_alone(
+    name: str, tmp_path: Path
+) -> None:
     text, most_us = QUERIES[name]
     other = re.sub(r"\brows\b(?!=)", 'rows.filter(ss.col("x") % 3 != 1)', text)
     changed, made, branch = branched(tmp_path, text, other)

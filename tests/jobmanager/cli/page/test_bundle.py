@@ -42,7 +42,7 @@ def content(path: Path) -> str:
         return "\n".join(file.read(name).decode() for name in file.namelist())
 
 
-def test_no_secret_and_no_row_is_in_it(tmp_path: Path) -> None:
+def test_a_bundle_contains_no_secrets_and_no_rows(tmp_path: Path) -> None:
     root, file = str(tmp_path / "job"), tmp_path / "job.zip"
     query = rows().apply(refuse, schema={"name": "string"}, deterministic=True)
     dsn = f"postgresql://me:{PASSWORD}@127.0.0.1:1/db"
@@ -57,7 +57,7 @@ def test_no_secret_and_no_row_is_in_it(tmp_path: Path) -> None:
     assert {"job.zip", "job"} <= {path.name for path in tmp_path.iterdir()}
 
 
-def test_it_answers_as_the_root_does(tmp_path: Path) -> None:
+def test_a_bundle_answers_like_the_root(tmp_path: Path) -> None:
     root, file = str(tmp_path / "job"), tmp_path / "b.zip"
     ss.run(rows().to_parquet(), root=root, executor="local").wait()
     made = write_bundle(root, file, rows=1)
@@ -86,7 +86,7 @@ def test_it_answers_as_the_root_does(tmp_path: Path) -> None:
         f"90% of the rows that s00 sends on have name='{VALUE}'",
     ],
 )
-def test_what_messages_quote_is_masked(text: str) -> None:
+def test_quoted_values_in_messages_are_masked(text: str) -> None:
     shown = _masked({"rows": [text]}, [PASSWORD])["rows"][0]
     assert PASSWORD not in shown
     assert VALUE not in shown
@@ -103,7 +103,7 @@ def test_what_messages_quote_is_masked(text: str) -> None:
         ("diff", "ROOT", "new.py", "--markdown", "no/such/report.md"),
     ],
 )
-def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(
+def test_an_unwritable_output_file_is_rejected_before_anything_runs(
     arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = CliRunner().invoke(app, list(arguments))

@@ -306,7 +306,7 @@ TROUBLES: dict[str, tuple[Case, str, str]] = {
 
 
 @pytest.mark.parametrize("name", TROUBLES)
-def test_a_trouble_is_named_and_nothing_else(name: str) -> None:
+def test_each_problem_is_reported_and_nothing_else(name: str) -> None:
     case, gravity, words = TROUBLES[name]
     (found,) = findings(case)
     assert (found.gravity, words in found.what) == (gravity, True), found
@@ -415,11 +415,11 @@ def test_a_trouble_is_named_and_nothing_else(name: str) -> None:
         Case(HEALTHY, status(state="finished", hosts=[host(free_bytes=1)]), NOW_US),
     ],
 )
-def test_nothing_is_found_in_a_healthy_job(case: Case) -> None:
+def test_a_healthy_job_has_no_findings(case: Case) -> None:
     assert findings(case) == []
 
 
-def test_a_status_of_an_older_release_is_examined() -> None:
+def test_a_status_of_an_older_release_is_accepted() -> None:
     new = ["hot_key", "hot_share", "state_keys", "scratch_bytes", "scratch_files"]
     old, mixed = (vertex(f"a.{k}", events_out=50_000) for k in range(2))
     for key in new:
@@ -431,12 +431,12 @@ def test_a_status_of_an_older_release_is_examined() -> None:
         assert b'vertex="a.0"' in exposition([("j", case.status)])
 
 
-def test_a_host_that_stops_is_no_failure_in_the_timeline() -> None:
+def test_a_stopped_host_is_not_a_failure_in_the_timeline() -> None:
     notices: list[Any] = [(1, own.HostLost("h0.0", "killed")), (2, own.HostLost("h0.0", "stopped"))]
     assert [row["failure"] for row in timeline_of(notices)] == [True, False]
 
 
-def test_the_gravest_comes_first() -> None:
+def test_the_most_severe_finding_comes_first() -> None:
     case = Case(
         HEALTHY,
         status(

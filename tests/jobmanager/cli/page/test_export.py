@@ -86,7 +86,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Board:
     return found
 
 
-def test_a_collector_gets_metrics_and_spans_of_vertices_with_their_seqs(board: Board) -> None:
+def test_a_collector_receives_metrics_and_vertex_spans_with_seqs(board: Board) -> None:
     pytest.importorskip("opentelemetry.sdk")
     from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2 as metrics_pb
     from opentelemetry.proto.collector.trace.v1 import trace_service_pb2 as trace_pb
@@ -197,7 +197,7 @@ def running(board: Board, minute: int) -> Board:
     return found
 
 
-def test_events_are_those_of_the_specification(board: Board, tmp_path: Path) -> None:
+def test_events_conform_to_the_specification(board: Board, tmp_path: Path) -> None:
     schemas = pytest.importorskip("jsonschema")
     check = schemas.Draft202012Validator(RUN_EVENT, format_checker=schemas.FormatChecker())
     LineageExport(str(tmp_path / "events"), board).send()
@@ -214,7 +214,7 @@ def test_events_are_those_of_the_specification(board: Board, tmp_path: Path) -> 
             assert not check.is_valid({**event, part: lacks}), (part, field)
 
 
-def test_a_running_job_has_an_event_a_minute(board: Board, tmp_path: Path) -> None:
+def test_a_running_job_sends_one_event_per_minute(board: Board, tmp_path: Path) -> None:
     export = LineageExport(str(tmp_path / "events"), board)
     for minute in (7, 7, 8, 8, 9):
         export._board = running(board, minute)
@@ -231,5 +231,5 @@ def test_a_running_job_has_an_event_a_minute(board: Board, tmp_path: Path) -> No
         ("ftp://me:secret@host/a", ("ftp://host", "/a")),
     ],
 )
-def test_datasets_hold_no_password(uri: str, found: tuple[str, str]) -> None:
+def test_datasets_contain_no_password(uri: str, found: tuple[str, str]) -> None:
     assert tuple(_dataset(uri).values()) == found

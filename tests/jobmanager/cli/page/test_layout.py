@@ -12,7 +12,7 @@ def stage(name: str, *after: str) -> dict[str, Any]:
     return {"stage": name, "inputs": [{"stage": other} for other in after]}
 
 
-def test_two_inputs_of_a_join_stand_above_each_other() -> None:
+def test_two_inputs_of_a_join_are_placed_above_each_other() -> None:
     found = laid_out([stage("a"), stage("b"), stage("join", "a", "b"), stage("end", "join")])
     places = {row["stage"]: (row["column"], row["row"]) for row in found}
     assert places == {"a": (0, 0), "b": (0, 1), "join": (1, 0), "end": (2, 0)}
@@ -31,5 +31,5 @@ def test_random_plans_of_200_stages() -> None:
         assert all(found[other]["column"] < row["column"] for other in row["after"])
 
 
-def test_nothing_is_laid_out_as_nothing() -> None:
+def test_an_empty_plan_has_an_empty_layout() -> None:
     assert laid_out([]) == []

@@ -36,7 +36,7 @@ def shown_names() -> dict[str, str]:
     return {PREFIX + m.name + ("_total" if m.kind == "counter" else ""): m.kind for m in METRICS}
 
 
-def test_every_metric_of_two_jobs_is_there_with_its_labels() -> None:
+def test_every_metric_of_two_jobs_has_its_labels() -> None:
     text = exposition([("one", status()), ("two", status(events_in=3, state="finished"))]).decode()
     families = {family.name: family for family in text_string_to_metric_families(text)}
     for metric in METRICS:
@@ -47,7 +47,7 @@ def test_every_metric_of_two_jobs_is_there_with_its_labels() -> None:
             assert set(sample.labels) == {"job", *metric.labels}, metric
 
 
-def test_values_come_in_seconds_and_bytes_and_without_the_end_of_time() -> None:
+def test_units_are_seconds_and_bytes_and_infinite_times_are_left_out() -> None:
     reasons = [{"health": "waiting", "kind": "store"}] * 2
     findings = [{"gravity": "note", "kind": "skew"}, {"gravity": "note", "kind": "late rows"}]
     shown = status(health="waiting", reasons=reasons, findings=findings)
@@ -81,7 +81,7 @@ def test_requests_of_a_process_with_several_hosts_count_once() -> None:
     assert all('"driver"} 3.0' in line or '"h1.0"} 30.0' in line for line in reads)
 
 
-def test_the_page_has_each_metric(rewrite: bool) -> None:
+def test_the_documentation_lists_each_metric(rewrite: bool) -> None:
     rows = [
         f"| `{name}` | {kind} | {', '.join(('job', *metric.labels))} | {metric.help} |"
         for (name, kind), metric in zip(shown_names().items(), METRICS, strict=True)
@@ -95,7 +95,7 @@ def test_the_page_has_each_metric(rewrite: bool) -> None:
     assert shown == table, "run pytest tests/jobmanager/cli/page/test_metrics.py --rewrite"
 
 
-def test_rules_and_dashboard_ask_for_metrics_that_there_are() -> None:
+def test_rules_and_dashboard_use_existing_metrics() -> None:
     known = set(shown_names())
     dashboard = json.loads((FOLDER / "dashboard.json").read_text())
     asked = [t["expr"] for panel in dashboard["panels"] for t in panel["targets"]]

@@ -52,7 +52,7 @@ def served(folder: Path) -> Iterator[Served]:
     running.close()
 
 
-def test_it_shows_jobs_plans_logs_and_rows(served: Served) -> None:
+def test_the_page_shows_jobs_plans_logs_and_rows(served: Served) -> None:
     (job,) = served.first_event()["jobs"]
     assert (job["name"], job["state"], job["late_events"]) == ("counts", "finished", 1)
     paths = {
@@ -81,24 +81,24 @@ def test_a_dashboard_reads_the_current_table_as_arrow(served: Served, folder: Pa
     assert served.ask("/api/jobs/counts/table.arrow?at=never")[0] == 409
 
 
-def test_what_is_not_there_is_said(served: Served) -> None:
+def test_missing_resources_are_reported(served: Served) -> None:
     assert served.ask("/api/jobs/other")[0] == 404
     assert served.ask("/api/jobs/counts/rows/secrets")[0] == 400
     assert served.ask("/api/jobs/..%2f..%2fetc/plan")[0] == 404
     assert served.ask("/../../../etc/passwd")[0] == 404
 
 
-def test_without_tokens_nobody_changes_anything(served: Served) -> None:
+def test_without_tokens_no_request_can_change_a_job(served: Served) -> None:
     status, text = served.ask("/api/jobs/counts/stop", "POST", Authorization=f"Bearer {TOKEN}")
     assert (status, "--token-file" in text) == (403, True)
 
 
-def test_a_page_of_another_site_cannot_read_it(served: Served) -> None:
+def test_pages_of_other_sites_cannot_read_the_server(served: Served) -> None:
     """A browser would send the other site's name in the Host header."""
     assert served.ask("/api/jobs", Host="rebound.example")[0] == 400
 
 
-def test_who_has_a_token_changes_a_job(folder: Path, tmp_path: Path) -> None:
+def test_a_request_with_a_token_changes_a_job(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text(TOKEN)
     served = Served(folder, "--token-file", str(tmp_path / "tokens"))
     try:
@@ -118,7 +118,7 @@ def test_other_machines_need_a_token(folder: Path) -> None:
     assert (found.returncode, "give --token-file" in found.stderr) == (2, True)
 
 
-def test_a_browser_shows_every_view(served: Served) -> None:
+def test_all_views_work_in_a_browser(served: Served) -> None:
     with browsing() as (page, errors):
         views = {
             "": "What needs you",
@@ -145,7 +145,7 @@ def test_a_browser_shows_every_view(served: Served) -> None:
     assert errors == []
 
 
-def test_a_row_is_explained_and_a_moment_is_computed_again(served: Served) -> None:
+def test_a_row_is_explained_and_a_point_in_time_is_recomputed(served: Served) -> None:
     with browsing() as (page, errors):
         page.goto(f"{served.url}/#/counts/output")
         page.get_by_role("button", name="Why?").first.click()
@@ -190,7 +190,7 @@ def test_each_side_output_and_each_output_has_its_rows(tmp_path: Path) -> None:
         served.close()
 
 
-def test_a_page_of_another_site_starts_no_computation(served: Served) -> None:
+def test_a_page_of_another_site_cannot_start_a_computation(served: Served) -> None:
     row = "/api/jobs/counts/why?row=k%20%3D%201"
     status, text = served.ask(row, **{"Sec-Fetch-Site": "cross-site"})
     assert (status, "another site" in text) == (409, True)
@@ -198,7 +198,7 @@ def test_a_page_of_another_site_starts_no_computation(served: Served) -> None:
     assert (status, "rows satisfy the condition" in text) == (409, True)
 
 
-def test_a_row_is_saved_as_a_capsule_that_opens(served: Served, tmp_path: Path) -> None:
+def test_a_row_is_saved_as_a_readable_capsule(served: Served, tmp_path: Path) -> None:
     (first, *_) = json.loads(served.ask("/api/jobs/counts/rows/output")[1])["conditions"]
     row = quote(first)
     status, text = served.ask(f"/api/jobs/counts/capsule.zip?row={row}", **{"Sec-Fetch-Site": "x"})
@@ -209,7 +209,7 @@ def test_a_row_is_saved_as_a_capsule_that_opens(served: Served, tmp_path: Path) 
     assert open_capsule(str(tmp_path / "capsule.zip"), trust=True).is_reproduced()
 
 
-def test_a_look_that_fails_is_not_live(tmp_path: Path) -> None:
+def test_a_failed_status_read_is_not_shown_as_live(tmp_path: Path) -> None:
     (tmp_path / "jobs").mkdir()
     served = Served(tmp_path / "jobs")
     try:
@@ -229,7 +229,7 @@ def test_a_look_that_fails_is_not_live(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", [0, 5])
-def test_a_bundle_shows_the_job_elsewhere(folder: Path, tmp_path: Path, rows: int) -> None:
+def test_a_bundle_shows_the_job_on_another_machine(folder: Path, tmp_path: Path, rows: int) -> None:
     file = tmp_path / "report.zip"
     made = run("bundle", str(folder / "counts"), "-o", str(file), f"--rows={rows}")
     assert made.returncode == 0, made.stderr

@@ -350,7 +350,7 @@ def trial(tmp_path: Path) -> Iterator[Trial]:
 
 
 @pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
-def test_a_trouble_is_shown_everywhere(
+def test_each_problem_is_shown_in_every_view(
     trouble: Callable[[Trial, Broker], None], trial: Trial, broker: Broker
 ) -> None:
     served = Served(trial.folder)

@@ -53,7 +53,7 @@ def client(folder: Path) -> Iterator[flight.FlightClient]:
     server.shutdown()
 
 
-def test_a_dashboard_finds_a_table_and_reads_it(client: flight.FlightClient, folder: Path) -> None:
+def test_a_dashboard_lists_and_reads_a_table(client: flight.FlightClient, folder: Path) -> None:
     (info,) = client.list_flights()
     assert info.schema.equals(client.do_get(info.endpoints[0].ticket).schema)
     named = client.get_flight_info(flight.FlightDescriptor.for_path("totals"))
@@ -63,7 +63,7 @@ def test_a_dashboard_finds_a_table_and_reads_it(client: flight.FlightClient, fol
     assert sorted(table["n"].to_pylist()) == [5, 5]
 
 
-def test_an_earlier_time(client: flight.FlightClient, folder: Path) -> None:
+def test_a_table_is_read_at_an_earlier_time(client: flight.FlightClient, folder: Path) -> None:
     ticket = flight.Ticket(json.dumps({"job": "totals", "at": AT}))
     table = client.do_get(ticket).read_all()
     assert table.equals(ss.read_table(str(folder / "totals"), at=AT))
@@ -81,20 +81,22 @@ def test_an_earlier_time(client: flight.FlightClient, folder: Path) -> None:
         ("totals", "a ticket must be JSON"),
     ],
 )
-def test_what_cannot_be_read_is_said(client: flight.FlightClient, ticket: str, words: str) -> None:
+def test_unreadable_tables_are_reported(
+    client: flight.FlightClient, ticket: str, words: str
+) -> None:
     with pytest.raises(flight.FlightServerError, match=words) as raised:
         client.do_get(flight.Ticket(ticket)).read_all()
     assert "Traceback" not in str(raised.value)
 
 
-def test_rows_cannot_be_put(client: flight.FlightClient) -> None:
+def test_clients_cannot_write_rows(client: flight.FlightClient) -> None:
     schema = client.get_schema(flight.FlightDescriptor.for_path("totals")).schema
     writer, _ = client.do_put(flight.FlightDescriptor.for_path("totals"), schema)
     with pytest.raises(flight.FlightServerError, match="jobmanager intake"):
         writer.close()
 
 
-def test_who_has_no_token_reads_nothing(folder: Path) -> None:
+def test_a_client_without_a_token_reads_nothing(folder: Path) -> None:
     server = served(folder, TOKEN.encode())
     with flight.connect(server.url) as found:
         with pytest.raises(flight.FlightUnauthenticatedError):
@@ -105,7 +107,7 @@ def test_who_has_no_token_reads_nothing(folder: Path) -> None:
     server.shutdown()
 
 
-def test_the_page_serves_them_on_a_second_port(folder: Path) -> None:
+def test_tables_are_served_on_a_second_port(folder: Path) -> None:
     running = Served(folder, "--flight-port", "0")
     try:
         with flight.connect(running.urls["flight"]) as found:
@@ -115,7 +117,7 @@ def test_the_page_serves_them_on_a_second_port(folder: Path) -> None:
         running.close()
 
 
-def test_viewers_who_ask_at_the_same_moment_share_one_read() -> None:
+def test_concurrent_requests_share_one_read() -> None:
     job, all_here = SeenJob("root", {}, deque()), threading.Barrier(20)
     calls: list[int] = []
 

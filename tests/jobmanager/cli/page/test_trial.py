@@ -112,7 +112,7 @@ def _open(page: Any, served: Served, view: str) -> None:
     page.get_by_text(VIEWS[view]).first.wait_for()
 
 
-def test_a_stranger_finds_five_answers(served: Served) -> None:
+def test_a_new_user_finds_the_answers_to_five_questions(served: Served) -> None:
     with browsing() as (page, errors):
         _open(page, served, "")
         first = page.inner_text("main")
@@ -185,7 +185,7 @@ def _folder_of(served: Served) -> Path:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(served: Served, scheme: str) -> None:
+def test_axe_finds_no_accessibility_problem(served: Served, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     with browsing(color_scheme=scheme) as (page, _):
         for view in VIEWS:
@@ -194,7 +194,7 @@ def test_axe_finds_nothing(served: Served, scheme: str) -> None:
             assert found.violations_count == 0, (view, found.generate_report())
 
 
-def test_every_view_is_reached_by_keyboard(served: Served) -> None:
+def test_every_view_is_reachable_by_keyboard(served: Served) -> None:
     with browsing() as (page, _):
         _open(page, served, "")
         page.keyboard.press("Tab")
@@ -219,7 +219,7 @@ def test_no_view_is_wider_than_a_phone(served: Served) -> None:
             assert page.evaluate("document.documentElement.scrollWidth") <= 390, view
 
 
-def test_pictures_for_the_docs(served: Served, rewrite: bool) -> None:
+def test_screenshots_for_the_docs(served: Served, rewrite: bool) -> None:
     if not rewrite:
         pytest.skip("--rewrite takes them")
     pictures = {

@@ -75,7 +75,7 @@ def test_slow_user_code_is_named_with_its_share(tmp_path: Path, step_rows: int) 
     assert int(what.split(" takes ")[1].split()[0]) >= 50
 
 
-def test_rows_that_are_not_in_the_answer_are_named_with_a_delay_for_them(tmp_path: Path) -> None:
+def test_excluded_rows_are_reported_with_a_delay_that_would_keep_them(tmp_path: Path) -> None:
     minutes = [f"2026-01-01T00:{k:02}:00Z,{k}" for k in range(30)]
     late = [f"2026-01-01T00:{k:02}:30Z,{k}" for k in (5, 9)]
     (tmp_path / "in.csv").write_text("\n".join(["t,k", *minutes, *late, "x,1"]))
@@ -98,7 +98,7 @@ def only_even(batch: Any) -> dict[str, Any]:
     return {"k": values}
 
 
-def test_a_deployment_that_nobody_completes_is_named(tmp_path: Path) -> None:
+def test_a_deployment_that_never_completes_is_reported(tmp_path: Path) -> None:
     root = tmp_path / "job"
     ss.run(rows(5).to_parquet(), root=str(root), executor="local").wait()
     assert found_in(root, seen(root)) == {}

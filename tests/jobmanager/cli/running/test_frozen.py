@@ -30,7 +30,7 @@ with ended_if_frozen(2.0):
 
 
 @pytest.mark.slow
-def test_the_call_that_keeps_all_threads_is_named() -> None:
+def test_the_call_that_blocks_all_threads_is_named() -> None:
     done = subprocess.run(
         [sys.executable, "-c", FROZEN], capture_output=True, text=True, timeout=60, check=False
     )
@@ -39,7 +39,7 @@ def test_the_call_that_keeps_all_threads_is_named() -> None:
     assert "in matches" in done.stderr
 
 
-def test_the_watcher_ends_with_the_block() -> None:
+def test_the_watcher_ends_with_its_block() -> None:
     before = threading.active_count()
     with ended_if_frozen(60.0):
         assert threading.active_count() == before + 1
