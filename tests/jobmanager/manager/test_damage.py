@@ -226,7 +226,7 @@ def test_channels_damaged_before_resume_are_written_again(
     check(root, resumed(root, interval_s), expected)
 
 
-def test_what_cannot_be_computed_again_is_refused_by_name(
+def test_an_unrecoverable_stream_is_named_in_the_error(
     data: Path, tmp_path: Path, expected: tuple[Any, Any]
 ) -> None:
     root = tmp_path / "job"
@@ -242,7 +242,7 @@ def test_what_cannot_be_computed_again_is_refused_by_name(
     check(root, resumed(root), expected)
 
 
-def test_verify_reads_all_of_it_back(data: Path, tmp_path: Path) -> None:
+def test_verify_reads_the_whole_output_back(data: Path, tmp_path: Path) -> None:
     root = tmp_path / "job"
     with pytest.raises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as told:
         app(["verify", str(root)])
@@ -271,7 +271,7 @@ def test_a_stream_with_a_hole_is_not_sealed(data: Path, tmp_path: Path) -> None:
         seal(stream)
 
 
-def test_a_damaged_segment_that_others_cover_is_no_loss(tmp_path: Path) -> None:
+def test_a_damaged_segment_covered_by_others_is_no_loss(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     log = DurableLog(store, "s", schema=SCHEMA)
     for lo, hi in ((0, 20), (5, 15), (20, 30)):

@@ -68,7 +68,7 @@ def endpoints(out: list[Instruction], vertex: str) -> list[int]:
 # ---- replicas
 
 
-def test_replicas_start_together_on_different_hosts_and_take_turns(rewrite: bool) -> None:
+def test_replicas_start_on_different_hosts_and_take_turns_with_checkpoints(rewrite: bool) -> None:
     scene = replicated()
     assert scene.instances("b") == [(2, "h1.0"), (3, "h2.0")]
     slots = [(i.checkpoint_slot, i.consumed) for i in scene.manager.vertices["b"].instances]
@@ -79,7 +79,7 @@ def test_replicas_start_together_on_different_hosts_and_take_turns(rewrite: bool
     scene.check("two_replicas", rewrite=rewrite)
 
 
-def test_memory_is_kept_for_the_replica_that_is_behind() -> None:
+def test_memory_is_kept_for_the_slower_replica() -> None:
     scene = Scene(chain("volatile", b=TWO))
     scene.start_all()
     assert said(scene.progress("b", 60, 30, epoch=2), Collect) == []
@@ -92,7 +92,7 @@ def test_memory_is_kept_for_the_replica_that_is_behind() -> None:
     ]
 
 
-def test_a_replica_that_dies_leaves_no_gap_and_a_newcomer_joins_the_other(rewrite: bool) -> None:
+def test_a_dead_replica_leaves_no_gap_and_a_new_one_joins(rewrite: bool) -> None:
     scene = replicated()
     scene.progress("b", 60, 30, epoch=2)
     scene.progress("b", 40, 20, epoch=3)
@@ -135,7 +135,7 @@ def test_both_replicas_die_and_restart_together() -> None:
     assert hosts == {"h1.1", "h2.1"}
 
 
-def test_a_replica_dies_while_its_newcomer_joins(rewrite: bool) -> None:
+def test_a_replica_dies_while_its_replacement_joins(rewrite: bool) -> None:
     """The replica that should send its state dies before it answers, so both restart."""
     scene = replicated()
     scene.checkpoint("b", "b40", 40, 20, epoch=2)
@@ -151,7 +151,7 @@ def test_a_replica_dies_while_its_newcomer_joins(rewrite: bool) -> None:
     scene.check("replica_dies_while_one_joins", rewrite=rewrite)
 
 
-def test_the_newcomer_dies_and_another_one_joins() -> None:
+def test_a_joining_replica_dies_and_another_one_joins() -> None:
     scene = replicated()
     scene.lose("h1.0")
     scene.ready("h1.1")
@@ -162,7 +162,7 @@ def test_the_newcomer_dies_and_another_one_joins() -> None:
     assert scene.instances("b") == [(3, "h2.0"), (6, "h1.2")]
 
 
-def test_a_newcomer_that_fails_is_tried_again_after_a_pause() -> None:
+def test_a_failed_join_is_retried_after_a_pause() -> None:
     scene = replicated(restart_pause_s=1.0)
     scene.tell(VertexFailed("b", 2, "operating", "disk full", ""))
     assert scene.instances("b") == [(3, "h2.0")]
@@ -175,7 +175,7 @@ def test_a_newcomer_that_fails_is_tried_again_after_a_pause() -> None:
     assert scene.pass_time(3.2)[0] == Feed(RestartDue("b"))
 
 
-def test_readers_that_have_not_tried_every_replica_restart_nobody() -> None:
+def test_readers_try_every_replica_before_one_restarts() -> None:
     scene = Scene(chain("volatile", b=TWO))
     scene.start_all()
     c = scene.at("c").epoch
@@ -185,7 +185,7 @@ def test_readers_that_have_not_tried_every_replica_restart_nobody() -> None:
     assert len(scene.instances("b")) == 2
 
 
-def test_what_a_reader_lacks_is_written_again_though_a_newcomer_has_failed() -> None:
+def test_items_that_a_reader_lacks_are_recomputed_although_a_join_failed() -> None:
     scene = Scene(chain("volatile"), restart_pause_s=1.0)
     scene.start_all()
     b, c = scene.at("b").epoch, scene.at("c").epoch
@@ -197,7 +197,7 @@ def test_what_a_reader_lacks_is_written_again_though_a_newcomer_has_failed() -> 
     assert started(out) == [("b", "b-2-0")]
 
 
-def test_a_twin_that_writes_again_what_a_reader_lacks_is_still_a_twin() -> None:
+def test_a_twin_that_recomputes_items_for_a_reader_is_still_a_twin() -> None:
     scene = Scene(chain("volatile"))
     scene.start_all()
     elder = scene.at("b").epoch
@@ -210,7 +210,7 @@ def test_a_twin_that_writes_again_what_a_reader_lacks_is_still_a_twin() -> None:
     assert instances[1].reason == "slow"
 
 
-def test_when_one_replica_finishes_the_other_is_stopped() -> None:
+def test_the_other_replica_is_stopped_when_one_finishes() -> None:
     scene = replicated()
     out = scene.finish("b", 100, 50, epoch=3)
     assert said(out, StopVertex) == [StopVertex("h1.0", "b", 2, flush=False)]
@@ -218,7 +218,7 @@ def test_when_one_replica_finishes_the_other_is_stopped() -> None:
     assert endpoints(out, "b") == [3]
 
 
-def test_a_replica_goes_on_while_readers_need_its_memory() -> None:
+def test_a_replica_runs_on_while_readers_need_its_memory() -> None:
     scene = Scene(chain("volatile", b=TWO))
     scene.start_all()
     out = scene.finish("b", 100, 50, epoch=3)
@@ -231,7 +231,7 @@ def test_a_replica_goes_on_while_readers_need_its_memory() -> None:
 
 
 @pytest.mark.parametrize("is_host_lost", [False, True])
-def test_a_vertex_has_finished_again_when_who_was_to_write_again_is_gone(
+def test_a_vertex_has_finished_again_when_its_recomputing_instance_is_gone(
     *, is_host_lost: bool
 ) -> None:
     """The other instance had ended, so no notice would report the end again."""
@@ -251,7 +251,7 @@ def test_a_vertex_has_finished_again_when_who_was_to_write_again_is_gone(
     assert [epoch for epoch, _ in scene.instances("b")] == [2]
 
 
-def test_replicas_that_end_differently_fail_the_job() -> None:
+def test_replicas_with_different_results_fail_the_job() -> None:
     scene = Scene(chain("volatile", b=TWO))
     scene.start_all()
     scene.finish("b", 100, 50, epoch=3)
@@ -262,7 +262,7 @@ def test_replicas_that_end_differently_fail_the_job() -> None:
     assert "vertex b is not deterministic" in out[-1].error
 
 
-def test_more_replicas_than_hosts_fail_with_what_to_do() -> None:
+def test_more_replicas_than_hosts_fail_with_a_remedy() -> None:
     scene = Scene(chain("async", b=Recovery("replication", 3)), hosts=2)
     assert scene.manager.state == "failed"
     assert "b needs 3 replicas" in scene.manager.error
@@ -291,7 +291,7 @@ def test_a_drain_moves_vertices_by_twins(rewrite: bool) -> None:
     scene.check("drain", rewrite=rewrite)
 
 
-def test_a_twin_is_level_where_the_elder_was_at_the_first_look() -> None:
+def test_a_twin_is_level_at_the_position_its_elder_had_at_the_first_check() -> None:
     scene = Scene(chain("async"), hosts=2)
     scene.start_all()
     scene.progress("b", 60, 30)
@@ -303,7 +303,7 @@ def test_a_twin_is_level_where_the_elder_was_at_the_first_look() -> None:
     assert level in scene.progress("b", 80, 40, epoch=4), "the elder is at 90 by now"
 
 
-def test_an_elder_stays_while_a_replayed_reader_may_read_its_memory() -> None:
+def test_an_elder_is_kept_while_a_replayed_reader_may_need_its_memory() -> None:
     """``c`` has consumed 40 items and would read from 10 again; the twin of ``b`` begins at 30."""
     scene = Scene(chain("volatile", c=Recovery("replay", horizon_us=5)), hosts=4)
     scene.start_all()
@@ -321,7 +321,7 @@ def test_an_elder_stays_while_a_replayed_reader_may_read_its_memory() -> None:
 
 
 @pytest.mark.parametrize("is_waiting", [False, True])
-def test_a_newcomer_begins_only_where_its_inputs_are_in_memory(*, is_waiting: bool) -> None:
+def test_a_new_instance_starts_where_its_inputs_are_in_memory(*, is_waiting: bool) -> None:
     """``b`` was restarted and has items from 30; ``c`` runs, and would read from 10.
 
     ``is_waiting``: the host of ``b`` has only been started.
@@ -368,7 +368,7 @@ def refusals(scene: Scene) -> dict[str, str]:
     return {row["host"]: row["cannot_drain"] for row in rows}
 
 
-def test_a_drain_that_leaves_too_few_hosts_is_refused_with_a_reason() -> None:
+def test_a_drain_that_leaves_too_few_hosts_is_rejected_with_a_reason() -> None:
     scene = replicated(hosts=2)
     assert scene.tell(DrainRequested("h1.0")) == []
     assert refusals(scene)["h1.0"] == "b has 2 replicas, and the other hosts are only 1"
@@ -383,7 +383,7 @@ def test_a_drain_that_leaves_too_few_hosts_is_refused_with_a_reason() -> None:
     assert not left.manager.hosts[0].is_draining
 
 
-def test_what_is_written_again_is_not_left_to_a_twin_that_is_to_go() -> None:
+def test_recomputation_is_not_left_to_a_twin_that_will_be_retired() -> None:
     """The twin would retire in favour of its elder, which has lost the reader's first items."""
     scene = Scene(chain("volatile"), hosts=4)
     scene.start_all()
@@ -401,7 +401,7 @@ def test_what_is_written_again_is_not_left_to_a_twin_that_is_to_go() -> None:
     assert scene.manager.job.released("bc") == 0
 
 
-def test_a_host_that_dies_while_it_is_drained_is_not_replaced() -> None:
+def test_a_host_that_dies_during_its_drain_is_not_replaced() -> None:
     scene = Scene(chain("async"), hosts=2)
     scene.start_all()
     scene.answers = False
@@ -412,7 +412,7 @@ def test_a_host_that_dies_while_it_is_drained_is_not_replaced() -> None:
     assert scene.instances("b") == [(4, "h0.0")]
 
 
-def test_a_twin_waits_until_readers_need_nothing_of_its_elder() -> None:
+def test_a_twin_waits_until_readers_no_longer_need_its_elder() -> None:
     scene = Scene(chain("volatile"), hosts=2)
     scene.start_all()
     scene.progress("b", 60, 30)
@@ -454,7 +454,7 @@ def slow_one(hosts: int = 2, **limits: Any) -> Scene:
     return scene
 
 
-def test_a_straggler_has_a_twin_and_the_slower_one_is_retired(rewrite: bool) -> None:
+def test_a_straggler_gets_a_twin_and_the_slower_one_is_retired(rewrite: bool) -> None:
     scene = slow_one()
     assert scene.pass_time(10) == []
     assert scene.pass_time(11.5)[0] == Feed(StragglerFound("b1", 3))
@@ -466,7 +466,7 @@ def test_a_straggler_has_a_twin_and_the_slower_one_is_retired(rewrite: bool) -> 
     scene.check("straggler", rewrite=rewrite)
 
 
-def test_a_twin_runs_against_where_its_elder_is_by_now() -> None:
+def test_a_twin_is_compared_with_the_current_position_of_its_elder() -> None:
     scene = slow_one()
     scene.pass_time(11.5)
     scene.progress("b1", 11, 11, epoch=3, cti=11 * SECOND)
@@ -483,7 +483,7 @@ def test_a_twin_gets_no_twin() -> None:
     assert scene.manager.vertices["b1"].joins == []
 
 
-def test_a_twin_that_is_no_faster_is_retired_itself_and_not_tried_again_soon() -> None:
+def test_a_twin_that_is_not_faster_is_retired_and_not_retried_soon() -> None:
     scene = slow_one(twin_wait_s=5.0)
     scene.pass_time(11.5)
     scene.progress("b1", 11, 11, epoch=3, cti=11 * SECOND)
@@ -498,7 +498,7 @@ def test_without_another_host_there_is_no_twin() -> None:
     assert slow_one(hosts=1).pass_time(30) == []
 
 
-def test_at_most_so_many_twins_at_a_time() -> None:
+def test_the_number_of_twins_is_limited() -> None:
     scene = Scene(siblings(5), hosts=2, straggler_after_s=10.0, twins_max=1)
     scene.start_all()
     for k in range(3):
@@ -509,7 +509,7 @@ def test_at_most_so_many_twins_at_a_time() -> None:
     assert len(found) == 1
 
 
-def test_what_was_just_restarted_is_no_straggler() -> None:
+def test_a_restarted_instance_is_not_a_straggler() -> None:
     scene = slow_one()
     scene.lose("h0.0")
     scene.ready("h0.1")
@@ -546,7 +546,7 @@ def taken_over(scene: Scene, topology: Topology | None = None) -> Scene:
     return successor
 
 
-def test_a_takeover_in_the_middle_of_a_join(rewrite: bool) -> None:
+def test_a_takeover_during_a_join(rewrite: bool) -> None:
     scene = replicated()
     scene.checkpoint("b", "b40", 40, 20, epoch=3)
     scene.answers = False
@@ -560,7 +560,7 @@ def test_a_takeover_in_the_middle_of_a_join(rewrite: bool) -> None:
     successor.check("takeover_in_a_join", rewrite=rewrite)
 
 
-def test_a_takeover_knows_no_checkpoint_that_was_refused() -> None:
+def test_a_takeover_does_not_use_a_rejected_checkpoint() -> None:
     scene = replicated()
     scene.lose("h1.0")
     out = scene.checkpoint("b", "zombie", 90, 45, epoch=2)
@@ -584,7 +584,7 @@ def test_a_takeover_may_work_with_other_strategies_and_hosts() -> None:
     assert [i.checkpoint for i in successor.manager.vertices["b1"].instances] == ["b1-4-12"] * 2
 
 
-def test_a_vertex_gets_one_twin_however_often_it_is_asked_for() -> None:
+def test_a_vertex_gets_only_one_twin() -> None:
     scene = Scene(chain("async"), hosts=3, twins_max=3)
     scene.start_all()
     scene.answers = False
@@ -596,7 +596,7 @@ def test_a_vertex_gets_one_twin_however_often_it_is_asked_for() -> None:
         assert vertex_b.replaced() == [2]
 
 
-def test_what_has_finished_leaves_with_its_host() -> None:
+def test_finished_instances_end_with_their_host() -> None:
     """No reader is sent to a host that was drained."""
     scene = Scene(chain("async"), hosts=2)
     scene.start_all()

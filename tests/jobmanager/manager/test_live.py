@@ -99,11 +99,11 @@ def report(found: JobManager, sent_us: int, *logs: tuple[str, int]) -> list[Conf
     return [i for i in told if isinstance(i, Confirm)]
 
 
-def test_an_answer_names_the_time_of_the_report_by_the_hosts_clock() -> None:
+def test_a_response_has_the_report_time_by_the_clock_of_the_host() -> None:
     assert report(manager(1), 77, ("active", 5)) == [Confirm(HOST, 77, ())]
 
 
-def test_a_silent_log_follows_its_siblings_that_are_not_and_never_itself() -> None:
+def test_a_silent_log_follows_its_active_siblings_but_not_itself() -> None:
     found = manager(3)
     (answer,) = report(found, 1, ("active", 5), ("active", 9), ("idle", 3))
     assert answer.reached == (Reached("v.0", 9), Reached("v.1", 5), Reached("v.2", 5))
@@ -113,14 +113,14 @@ def test_a_silent_log_follows_its_siblings_that_are_not_and_never_itself() -> No
     assert answer.reached == ()
 
 
-def test_logs_of_another_source_are_no_siblings() -> None:
+def test_logs_of_other_sources_are_not_siblings() -> None:
     """The times of two sources may differ without limit."""
     found = manager(4, stages=["a", "a", "b", "b"])
     (answer,) = report(found, 1, ("idle", 5), ("active", 9), ("idle", 3), ("active", 70))
     assert answer.reached == (Reached("v.0", 9), Reached("v.2", 70))
 
 
-def test_who_starts_while_a_job_finishes_is_told_to_end_too() -> None:
+def test_a_source_that_starts_while_the_job_finishes_is_told_to_end() -> None:
     found = manager(1)
     found.handle(FinishRequested())
     found.handle(VertexFailed("v.0", epoch_of(found, 0), "store", "away", ""))
@@ -129,11 +129,11 @@ def test_who_starts_while_a_job_finishes_is_told_to_end_too() -> None:
     assert EndSource(HOST, "v.0", epoch_of(found, 0)) in ends
 
 
-def test_a_host_that_lost_its_slot_has_no_answer() -> None:
+def test_a_host_that_lost_its_slot_gets_no_response() -> None:
     assert manager(1).handle(Progress("h0.7", (), 5)) == []
 
 
-def test_whoever_starts_after_a_job_is_to_finish_ends_too() -> None:
+def test_an_instance_that_starts_after_finish_was_requested_ends_too() -> None:
     found = manager(2)
     out = found.handle(FinishRequested())
     ended = [i.instruction.vertex for i in out if isinstance(i, Tell) and _ends(i)]  # type: ignore[union-attr]
@@ -163,7 +163,7 @@ ENDS = [("stop", StopRequested), ("finish", FinishRequested)]
 
 
 @pytest.mark.parametrize(("at_end", "asked"), ENDS)
-def test_a_job_that_works_up_what_is_there_ends_when_all_sources_are_at_their_ends(
+def test_a_job_over_bounded_logs_ends_when_all_sources_are_at_their_ends(
     at_end: AtEnd, asked: type[StopRequested | FinishRequested]
 ) -> None:
     found = manager(2, JobConfig(at_end=at_end))
@@ -185,7 +185,7 @@ def at_its_end(durability: Durability = "volatile") -> Scene:
     return scene
 
 
-def test_readers_have_to_have_consumed_all() -> None:
+def test_the_job_ends_only_after_readers_have_consumed_everything() -> None:
     scene = at_its_end()
     scene.progress("b", 10, 10)
     scene.progress("c", 9, 9)
@@ -194,16 +194,16 @@ def test_readers_have_to_have_consumed_all() -> None:
     assert Feed(StopRequested()) in scene.pass_time(1.2)
 
 
-def test_or_nobody_gets_further_as_what_a_merge_holds_back_is_never_consumed() -> None:
+def test_the_job_ends_if_no_vertex_advances_since_a_merge_may_hold_rows_back() -> None:
     assert Feed(StopRequested()) in at_its_end().pass_time(4.5)
 
 
-def test_nobody_is_at_its_end_who_has_not_said_so() -> None:
+def test_a_source_is_not_at_its_end_before_it_has_reported_so() -> None:
     found = manager(2, JobConfig(at_end="stop"))
     assert [i for i in found.handle(Tick(1)) if isinstance(i, Feed)] == []
 
 
-def test_nobody_is_quiet_whose_step_lasts_or_who_has_yet_to_start() -> None:
+def test_a_vertex_in_a_long_step_or_not_yet_started_is_not_quiet() -> None:
     working = at_its_end()
     at = working.at("b")
     working.tell(HostBusy(at.host, "b", at.epoch, "a call", 3, 0))
@@ -213,7 +213,7 @@ def test_nobody_is_quiet_whose_step_lasts_or_who_has_yet_to_start() -> None:
     assert Feed(StopRequested()) not in starting.pass_time(4.5)
 
 
-def test_what_was_written_before_a_takeover_has_to_be_consumed_too() -> None:
+def test_items_written_before_a_takeover_must_be_consumed_too() -> None:
     """The writer has ended, and none of its instances is left."""
     former = Scene(durability="async", at_end="stop")
     former.start_all()
@@ -228,7 +228,7 @@ def test_what_was_written_before_a_takeover_has_to_be_consumed_too() -> None:
         assert (Feed(StopRequested()) in out) == (consumed == 10)
 
 
-def test_a_source_that_restarts_is_told_what_its_reader_has_consumed() -> None:
+def test_a_restarted_source_is_told_what_its_reader_has_consumed() -> None:
     """This includes items after the reader's checkpoint: once used, they must not change."""
     spec = log_vertex(1, delay_us=0, cti_every_us=4, replays=False)
     edge = OutputEdge(("ab",), ("mem/ab",), (), "async")

@@ -43,7 +43,7 @@ from rvertex.user_code.unpickle import UNLOADABLE
 from tests.support.scene import SECOND, Scene, started, taken
 
 
-def test_a_job_without_trouble(rewrite: bool) -> None:
+def test_a_job_without_failures(rewrite: bool) -> None:
     scene = Scene()
     scene.start_all()
     scene.progress("a", 100, 100)
@@ -55,7 +55,7 @@ def test_a_job_without_trouble(rewrite: bool) -> None:
     scene.check("without_trouble", rewrite=rewrite)
 
 
-def test_a_lost_host_disturbs_only_its_vertex_and_what_it_must_recompute(rewrite: bool) -> None:
+def test_a_lost_host_affects_only_its_vertex_and_recomputed_inputs(rewrite: bool) -> None:
     scene = Scene()
     scene.start_all()
     scene.checkpoint("a", "a50", 50, 50)
@@ -70,7 +70,7 @@ def test_a_lost_host_disturbs_only_its_vertex_and_what_it_must_recompute(rewrite
     scene.check("lost_host", rewrite=rewrite)
 
 
-def test_a_durable_channel_keeps_the_upstream_out_of_it() -> None:
+def test_with_a_durable_channel_upstream_vertices_do_not_restart() -> None:
     scene = Scene(durability="async")
     scene.start_all()
     scene.checkpoint("b", "b40", 40, 20)
@@ -97,7 +97,7 @@ def test_all_hosts_lost_at_once(rewrite: bool) -> None:
     scene.check("all_hosts_lost", rewrite=rewrite)
 
 
-def test_old_epochs_change_nothing() -> None:
+def test_notices_of_old_epochs_have_no_effect() -> None:
     scene = Scene(durability="async")
     scene.start_all()
     old = scene.at("b").epoch
@@ -121,7 +121,7 @@ def test_a_plan_that_no_worker_can_load_fails_the_job_at_once() -> None:
     assert out == [EndJob("failed", reason)]
 
 
-def test_second_attempts_and_old_hosts_are_refused() -> None:
+def test_second_attempts_and_old_hosts_are_rejected() -> None:
     scene = Scene()
     scene.start_all()
     again = HostReady("h1.0", 1, 5, "m", "grpc://zombie")
@@ -132,7 +132,7 @@ def test_second_attempts_and_old_hosts_are_refused() -> None:
     assert scene.tell(HostReady("h1.1", 1, 5, "m", "grpc://x")) == [Refuse("h1.1", 1)]
 
 
-def test_lost_items_restart_their_writer_low_enough() -> None:
+def test_a_writer_of_lost_items_restarts_low_enough() -> None:
     scene = Scene(hosts=1)
     scene.start_all()
     scene.checkpoint("a", "a50", 50, 50)
@@ -144,7 +144,7 @@ def test_lost_items_restart_their_writer_low_enough() -> None:
     assert scene.tell(lost) == [], "already on its way"
 
 
-def test_volatile_memory_is_released_as_it_is_consumed() -> None:
+def test_volatile_memory_is_freed_as_readers_consume() -> None:
     scene = Scene()
     scene.start_all()
     out = scene.progress("b", 60, 30)
@@ -152,7 +152,7 @@ def test_volatile_memory_is_released_as_it_is_consumed() -> None:
     assert scene.progress("b", 60, 30) == []
 
 
-def test_checkpoints_collect_durable_streams_and_old_checkpoints() -> None:
+def test_checkpoints_let_old_items_and_checkpoints_be_deleted() -> None:
     scene = Scene(durability="async")
     scene.start_all()
     out = scene.checkpoint("b", "b40", 40, 20)
@@ -162,7 +162,7 @@ def test_checkpoints_collect_durable_streams_and_old_checkpoints() -> None:
 
 
 @pytest.mark.parametrize("family", ["usage", "integrity", "bug"])
-def test_errors_that_a_retry_cannot_mend_fail_the_job(family: str) -> None:
+def test_errors_that_a_retry_cannot_fix_fail_the_job(family: str) -> None:
     scene = Scene()
     scene.start_all()
     epoch = scene.at("b").epoch
@@ -184,7 +184,7 @@ def test_operating_errors_are_retried_up_to_a_limit() -> None:
     assert out == [EndJob("failed", "b: disk full (after 3 restarts)")]
 
 
-def test_progress_renews_the_credit_for_restarts() -> None:
+def test_progress_resets_the_count_of_restarts() -> None:
     scene = Scene(durability="async", hosts=1, vertex_failures_max=1)
     scene.start_all()
     for k in range(1, 5):
@@ -194,7 +194,7 @@ def test_progress_renews_the_credit_for_restarts() -> None:
     assert scene.manager.state == "running"
 
 
-def test_a_corrupt_checkpoint_falls_back_to_the_one_before() -> None:
+def test_after_a_corrupt_checkpoint_the_previous_one_is_used() -> None:
     scene = Scene(durability="volatile", hosts=1)
     scene.start_all()
     scene.checkpoint("b", "b40", 40, 20)
@@ -208,7 +208,7 @@ def test_a_corrupt_checkpoint_falls_back_to_the_one_before() -> None:
     assert ("b", "") in started(out)
 
 
-def test_a_corrupt_checkpoint_without_one_before_ends_the_job_with_its_name() -> None:
+def test_a_corrupt_checkpoint_without_a_previous_one_ends_the_job_with_its_name() -> None:
     scene = Scene(durability="async")
     scene.start_all()
     scene.progress("b", 60, 30)
@@ -234,7 +234,7 @@ def test_limits_on_silence_and_on_starting() -> None:
     assert scene.tell(Tick(6 * SECOND)) == [Feed(HostLost("h0.0", "silent for 6 s"))]
 
 
-def test_losses_of_a_slot_count_whichever_host_has_it() -> None:
+def test_losses_of_a_slot_are_counted_across_its_hosts() -> None:
     scene = Scene(host_restarts_max=2)
     scene.start_all()
     for generation in range(3):
@@ -243,7 +243,7 @@ def test_losses_of_a_slot_count_whichever_host_has_it() -> None:
     assert scene.manager.error.startswith("host of slot 1 was lost 3 times within")
 
 
-def test_losses_between_which_a_vertex_got_further_do_not_add_up() -> None:
+def test_losses_with_progress_in_between_do_not_add_up() -> None:
     scene = Scene(hosts=1, host_restarts_max=2, vertex_restarts_max=100)
     scene.start_all()
     for generation in range(6):
@@ -253,7 +253,7 @@ def test_losses_between_which_a_vertex_got_further_do_not_add_up() -> None:
         scene.ready(f"h0.{generation + 1}")
 
 
-def test_the_wait_for_a_host_that_starts_begins_when_it_is_ordered() -> None:
+def test_the_wait_for_a_starting_host_begins_when_it_is_ordered() -> None:
     scene = Scene(host_start_wait_s=5.0, host_silence_s=1_000.0)
     scene.start_all()
     scene.pass_time(100)
@@ -264,7 +264,7 @@ def test_the_wait_for_a_host_that_starts_begins_when_it_is_ordered() -> None:
     assert scene.manager.error.startswith("host h1.1 did not start within host_start_wait_s = 5 s")
 
 
-def test_a_job_that_gets_no_further_fails_with_a_diagnosis() -> None:
+def test_a_stalled_job_fails_with_a_diagnosis() -> None:
     scene = Scene(hosts=1, host_silence_s=1e9, stall_wait_s=10.0)
     scene.start_all()
     out = scene.tell(Tick(11 * SECOND))
@@ -272,7 +272,7 @@ def test_a_job_that_gets_no_further_fails_with_a_diagnosis() -> None:
     assert "stall_wait_s" in out[0].error
 
 
-def test_a_host_that_is_busy_is_not_silent_and_has_a_limit_of_its_own() -> None:
+def test_a_busy_host_is_not_silent_and_has_its_own_limit() -> None:
     def busy(host: str, lasted_s: int) -> HostBusy:
         return HostBusy(host, "b", 1, "Project: s.str.upper()", lasted_s, 3 << 30)
 
@@ -296,7 +296,7 @@ def test_a_host_that_is_busy_is_not_silent_and_has_a_limit_of_its_own() -> None:
     assert "(step_wait_s = 60 s)" in scene.manager.error
 
 
-def test_what_comes_again_by_itself_is_not_logged() -> None:
+def test_notices_that_repeat_by_themselves_are_not_logged() -> None:
     busy = HostBusy("h0.0", "a", 1, "a call", 3, 0)
     for notice in (Progress("h0.0", ()), busy, OutputObsolete((Mark("out", 3),)), Tick(1)):
         assert not is_logged(notice)
@@ -304,13 +304,13 @@ def test_what_comes_again_by_itself_is_not_logged() -> None:
         assert is_logged(logged)
 
 
-def test_cancel() -> None:
+def test_a_job_is_cancelled() -> None:
     scene = Scene()
     scene.start_all()
     assert scene.tell(CancelRequested()) == [EndJob("cancelled", "")]
 
 
-def test_a_replayed_job_manager_resumes_where_the_log_ends(rewrite: bool) -> None:
+def test_a_replayed_job_manager_continues_at_the_end_of_the_log(rewrite: bool) -> None:
     scene = Scene()
     scene.start_all()
     scene.checkpoint("a", "a50", 50, 50)
@@ -327,7 +327,7 @@ def test_a_replayed_job_manager_resumes_where_the_log_ends(rewrite: bool) -> Non
     scene.check("resumed", rewrite=rewrite)
 
 
-def test_what_is_finished_and_durable_is_not_run_again() -> None:
+def test_finished_vertices_with_durable_output_do_not_run_again() -> None:
     scene = Scene(durability="async")
     scene.start_all()
     scene.finish("a", 100, 100)
@@ -348,7 +348,7 @@ def test_a_resumed_job_that_had_finished_ends_at_once() -> None:
 
 
 @pytest.mark.parametrize("retain_s", [0, 10])
-def test_checkpoints_are_kept_as_long_as_asked(retain_s: int) -> None:
+def test_checkpoints_are_retained_as_long_as_requested(retain_s: int) -> None:
     """The newest checkpoint of that age and all later ones stay, because a restart may need it."""
     scene = Scene(durability="async", retain_us=retain_s * SECOND)
     scene.start_all()

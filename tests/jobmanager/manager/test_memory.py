@@ -28,7 +28,7 @@ def report(scene: Scene, slot: int, memory: Memory | None) -> None:
     scene.tell(Progress(scene.manager.hosts[slot].name, (), memory=(memory,) if memory else ()))
 
 
-def test_host_that_was_nearly_full_died_of_that() -> None:
+def test_a_host_that_was_nearly_out_of_memory_is_reported_as_such() -> None:
     scene = started()
     slot = next(i.slot for _, i in scene.manager.job.instances())
     vertex = next(v for v in scene.manager.job.vertices.values() if v.instances[0].slot == slot)
@@ -53,21 +53,21 @@ def test_host_that_was_nearly_full_died_of_that() -> None:
         "OutOfMemoryError: Java heap space",
     ],
 )
-def test_what_spark_or_the_kernel_say_counts(said: str) -> None:
+def test_memory_errors_of_spark_or_the_kernel_are_recognised(said: str) -> None:
     scene = started()
     report(scene, 0, ROOMY)
     scene.tell(HostLost(scene.manager.hosts[0].name, said))
     assert f"it ran out of memory ({said})" in scene.manager.job.trouble
 
 
-def test_other_losses_are_not_taken_for_it() -> None:
+def test_other_losses_are_not_blamed_on_memory() -> None:
     scene = started()
     report(scene, 0, ROOMY)
     scene.tell(HostLost(scene.manager.hosts[0].name, "its control link broke"))
     assert scene.manager.job.trouble == "host h0.0: its control link broke"
 
 
-def test_the_same_state_is_not_loaded_for_ever() -> None:
+def test_a_state_that_does_not_fit_is_not_loaded_again_and_again() -> None:
     scene = started()
     for loss in range(LOSSES_MAX):
         assert scene.manager.state == "running", loss
@@ -80,7 +80,7 @@ def test_the_same_state_is_not_loaded_for_ever() -> None:
 
 
 @pytest.mark.parametrize("error", [MemoryError(), pa.ArrowMemoryError("malloc of size 64 failed")])
-def test_error_of_memory_ends_the_job_by_name(error: Exception) -> None:
+def test_a_memory_error_ends_the_job_with_an_explanation(error: Exception) -> None:
     scene = started()
     vertex, instance = next(iter(scene.manager.job.instances()))
     vertex.state_bytes = 5 << 20
@@ -94,7 +94,7 @@ def test_error_of_memory_ends_the_job_by_name(error: Exception) -> None:
     assert "--parallelism" in scene.manager.error
 
 
-def test_kernel_is_asked_for_news() -> None:
+def test_the_kernel_is_asked_about_killed_processes() -> None:
     counts = iter([3, 3, 4, 4])
     killed = KilledForMemory(lambda: next(counts))
     assert [bool(killed.news()) for _ in range(3)] == [False, True, False]

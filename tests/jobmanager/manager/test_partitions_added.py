@@ -85,7 +85,7 @@ def checkpoint(found: Scene, name: str, vertex: str, inputs: tuple[int, ...]) ->
     return CheckpointTaken(vertex, epoch, name, inputs, (7,), 1, inputs, (), 1, False)
 
 
-def test_vertices_that_get_some_start_anew_from_their_checkpoints_where_they_are() -> None:
+def test_vertices_with_new_partitions_restart_in_place_from_their_checkpoints() -> None:
     found = scene()
     found.tell(checkpoint(found, "c", "v.0", (3, 5, 1, 0)))
     before = {v: found.at(v) for v in ("v.0", "v.1")}
@@ -99,7 +99,7 @@ def test_vertices_that_get_some_start_anew_from_their_checkpoints_where_they_are
     assert all(found.at(v).epoch > old.epoch for v, old in before.items())
 
 
-def test_those_that_get_none_go_on() -> None:
+def test_vertices_without_new_partitions_continue() -> None:
     found = scene()
     found.tell(TWO)
     epoch = found.at("v.1").epoch
@@ -109,7 +109,7 @@ def test_those_that_get_none_go_on() -> None:
     assert not started(found.tell(TWO))
 
 
-def test_what_an_instance_of_before_says_changes_nothing() -> None:
+def test_notices_of_the_former_instance_change_nothing() -> None:
     found = scene()
     stale = checkpoint(found, "late", "v.0", (9, 9, 0, 0))
     report = progress(found, "v.0", (9, 9, 0, 0), 30)
@@ -120,7 +120,7 @@ def test_what_an_instance_of_before_says_changes_nothing() -> None:
     assert [ref.name for ref in found.manager.tracker.refs("v.0")] == [""]
 
 
-def test_how_far_a_vertex_was_is_known_of_the_wider_one() -> None:
+def test_the_position_of_a_vertex_applies_to_its_wider_successor() -> None:
     found = scene()
     found.tell(progress(found, "v.0", (3, 5, 1, 0), 9))
     found.obey(found.tell(TWO))
@@ -130,7 +130,7 @@ def test_how_far_a_vertex_was_is_known_of_the_wider_one() -> None:
     assert vertex.best == (3, 5, 2, 1, 0, 1, 9)
 
 
-def test_later_instances_are_told_of_them_too() -> None:
+def test_later_instances_get_the_new_partitions_too() -> None:
     found = scene()
     found.obey(found.tell(TWO))
     orders: list[StartVertex] = []
@@ -143,14 +143,14 @@ def test_later_instances_are_told_of_them_too() -> None:
     assert {(o.vertex, o.added) for o in orders} == {("v.0", (4,)), ("v.1", (5,))}
 
 
-def test_while_hosts_are_away_the_next_ones_are_told() -> None:
+def test_new_partitions_are_sent_after_lost_hosts_were_replaced() -> None:
     found = Scene(topology(), hosts=2)
     assert not started(found.tell(TWO))
     orders = [o for host in found.manager.hosts for o in started(found.tell(_ready(host.name)))]
     assert [(o.vertex, o.added) for o in orders] == [("v.0", (4,)), ("v.1", (5,))]
 
 
-def test_one_that_has_ended_reads_no_more() -> None:
+def test_a_finished_vertex_reads_no_new_partitions() -> None:
     found = scene()
     found.tell(FinishRequested())
     at = found.at("v.0")
@@ -159,7 +159,7 @@ def test_one_that_has_ended_reads_no_more() -> None:
     assert found.manager.vertices["v.0"].is_finished
 
 
-def test_a_job_that_stops_asks_the_newcomers_for_their_checkpoints() -> None:
+def test_a_stopping_job_requests_checkpoints_of_restarted_instances() -> None:
     found = scene()
     found.answers = False
     found.obey(found.tell(StopRequested()))
@@ -170,7 +170,7 @@ def test_a_job_that_stops_asks_the_newcomers_for_their_checkpoints() -> None:
 
 
 @pytest.mark.parametrize("known", [(), (TWO,), (TWO, MORE)], ids=["none", "some", "all"])
-def test_a_successor_knows_the_same_whichever_plan_it_reads_the_log_with(
+def test_a_successor_has_the_same_state_with_either_plan(
     known: tuple[PartitionsAdded, ...],
 ) -> None:
     """The plan may be newer than the log, since it is stored first."""

@@ -44,7 +44,7 @@ def begun(scene: Scene) -> None:
     assert asked(list(scene.tell(SavepointRequested()))) == ["c"], "readers come before writers"
 
 
-def test_all_checkpoints_are_requested_and_the_job_runs_on() -> None:
+def test_a_savepoint_requests_all_checkpoints_and_the_job_continues() -> None:
     scene = Scene()
     begun(scene)
     assert asked(answer(scene, "c", 12, 12)) == ["b"]
@@ -61,7 +61,7 @@ def test_all_checkpoints_are_requested_and_the_job_runs_on() -> None:
     assert scene.manager.state == "running"
 
 
-def test_its_checkpoints_and_the_items_between_them_stay_until_it_ends() -> None:
+def test_checkpoints_and_items_of_a_savepoint_are_kept_until_it_ends() -> None:
     scene = Scene()
     begun(scene)
     out = answer(scene, "c", 12, 12)
@@ -79,7 +79,7 @@ def test_its_checkpoints_and_the_items_between_them_stay_until_it_ends() -> None
     assert max(marks(out)) >= 50
 
 
-def test_a_writer_behind_its_reader_is_asked_again() -> None:
+def test_a_writer_behind_its_reader_takes_another_checkpoint() -> None:
     scene = Scene(durability="async")
     begun(scene)
     answer(scene, "c", 12, 12)
@@ -88,7 +88,7 @@ def test_a_writer_behind_its_reader_is_asked_again() -> None:
     assert asked(answer(scene, "b", 13, 13)) == ["a"]
 
 
-def test_all_begins_again_if_a_checkpoint_is_lost() -> None:
+def test_a_savepoint_restarts_if_a_checkpoint_is_lost() -> None:
     scene = Scene(durability="async")
     begun(scene)
     answer(scene, "c", 12, 12)
@@ -96,14 +96,14 @@ def test_all_begins_again_if_a_checkpoint_is_lost() -> None:
     assert asked(list(scene.pass_time(1.0))) == ["c"]
 
 
-def test_a_stop_gives_it_up() -> None:
+def test_a_stop_abandons_the_savepoint() -> None:
     scene = Scene()
     begun(scene)
     scene.tell(StopRequested())
     assert scene.manager.job.saving is None
 
 
-def test_a_stop_keeps_the_checkpoints_of_a_complete_one_until_it_is_written() -> None:
+def test_a_stop_keeps_the_checkpoints_of_a_complete_savepoint_until_it_is_written() -> None:
     scene = Scene(durability="async")
     begun(scene)
     for name, seq in (("c", 12), ("b", 20), ("a", 30)):
@@ -121,7 +121,7 @@ def test_a_stop_keeps_the_checkpoints_of_a_complete_one_until_it_is_written() ->
     assert not any("-saved-" in line for line in scene.lines if "DeleteFiles" in line)
 
 
-def test_its_checkpoint_does_not_answer_a_stop() -> None:
+def test_a_checkpoint_for_a_savepoint_does_not_count_for_a_stop() -> None:
     """The upload began before the stop, and the vertex has written more items since."""
     scene = Scene(durability="async")
     begun(scene)
@@ -136,7 +136,7 @@ def test_its_checkpoint_does_not_answer_a_stop() -> None:
     assert "a" not in scene.manager.job.unanswered
 
 
-def test_a_late_answer_replaces_no_checkpoint() -> None:
+def test_a_late_checkpoint_replaces_no_other() -> None:
     """It answers a request from before all began again, and no reader's checkpoint fits it."""
     scene = Scene(durability="async")
     begun(scene)

@@ -24,7 +24,7 @@ def waiting(scene: Scene) -> None:
     assert scene.manager.state == "stopping"
 
 
-def test_the_job_stops_when_all_have_answered() -> None:
+def test_the_job_stops_after_all_vertices_have_stored_checkpoints() -> None:
     scene = Scene()
     waiting(scene)
     scene.answer("a", scene.at("a").epoch)
@@ -36,7 +36,7 @@ def test_the_job_stops_when_all_have_answered() -> None:
     assert scene.manager.state == "stopped"
 
 
-def test_asked_twice_it_stops_once() -> None:
+def test_a_second_request_to_stop_has_no_effect() -> None:
     scene = Scene()
     waiting(scene)
     assert scene.tell(StopRequested()) == []
@@ -46,7 +46,7 @@ def test_asked_twice_it_stops_once() -> None:
     assert scene.lines.count("    EndJob(state='stopped', error='')") == 1
 
 
-def test_who_has_finished_is_not_waited_for() -> None:
+def test_a_stop_does_not_wait_for_finished_vertices() -> None:
     scene = Scene(durability="async")
     scene.start_all()
     scene.answers = False
@@ -57,7 +57,7 @@ def test_who_has_finished_is_not_waited_for() -> None:
     assert scene.manager.state == "stopped"
 
 
-def test_a_job_that_comes_to_its_end_meanwhile_has_finished() -> None:
+def test_a_job_that_ends_during_a_stop_has_finished() -> None:
     scene = Scene()
     waiting(scene)
     for name in "abc":
@@ -65,7 +65,7 @@ def test_a_job_that_comes_to_its_end_meanwhile_has_finished() -> None:
     assert scene.manager.state == "finished"
 
 
-def test_a_newcomer_is_asked_instead_of_who_was_lost() -> None:
+def test_after_a_loss_the_new_instance_is_asked_for_its_checkpoint() -> None:
     scene = Scene(hosts=1)
     waiting(scene)
     scene.lose("h0.0")
@@ -76,7 +76,7 @@ def test_a_newcomer_is_asked_instead_of_who_was_lost() -> None:
     assert scene.manager.state == "stopped"
 
 
-def test_nobody_is_waited_for_beyond_the_limit() -> None:
+def test_a_stop_waits_no_longer_than_its_limit() -> None:
     scene = Scene(stop_wait_s=20.0, stop_lag_s=1.0)
     waiting(scene)
     scene.pass_time(19.0)
@@ -84,7 +84,7 @@ def test_nobody_is_waited_for_beyond_the_limit() -> None:
     assert EndJob("stopped", "") in scene.pass_time(21.0)
 
 
-def test_a_job_that_was_stopped_goes_on() -> None:
+def test_a_stopped_job_continues() -> None:
     scene = Scene()
     scene.start_all()
     scene.obey(scene.tell(StopRequested()))
@@ -94,7 +94,7 @@ def test_a_job_that_was_stopped_goes_on() -> None:
     assert successor.manager.state == "running"
 
 
-def test_a_reader_is_asked_to_read_what_its_writers_had_written() -> None:
+def test_a_reader_must_read_all_that_its_writers_have_written() -> None:
     scene = Scene()
     scene.start_all()
     scene.answers = False
@@ -108,7 +108,7 @@ def test_a_reader_is_asked_to_read_what_its_writers_had_written() -> None:
     assert "holds=True, inputs=(10,)" in orders[1]
 
 
-def test_a_source_holds_once_it_has_written_again_what_others_have() -> None:
+def test_a_source_stops_after_it_has_repeated_what_its_readers_have() -> None:
     """A restarted source first writes the items that its readers had before the failure."""
     scene = Scene(hosts=1)
     scene.start_all()

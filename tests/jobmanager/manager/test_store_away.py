@@ -20,7 +20,7 @@ def waiting(scene: Scene) -> str:
     return found
 
 
-def test_a_job_waits_for_its_store_and_goes_on() -> None:
+def test_a_job_waits_for_its_store_and_continues() -> None:
     limits: dict[str, float] = {"restart_pause_s": 1.0, "restart_pause_max_s": 10.0}
     limits |= {"store_wait_s": 300.0, "host_silence_s": 1e9}
     scene = Scene(hosts=1, vertex_failures_max=1, vertex_restarts_max=2, **limits)
@@ -45,7 +45,7 @@ def test_a_job_waits_for_its_store_and_goes_on() -> None:
     assert scene.manager.state == "running"
 
 
-def test_a_store_that_stays_away_ends_the_job() -> None:
+def test_a_long_outage_of_the_store_ends_the_job() -> None:
     scene = Scene(hosts=1, store_wait_s=30.0, host_silence_s=1e9)
     scene.start_all()
     for second in range(1, 60):
@@ -58,7 +58,7 @@ def test_a_store_that_stays_away_ends_the_job() -> None:
     assert waiting(scene) == ""
 
 
-def test_a_full_disk_is_no_progress_though_more_input_is_read_each_time() -> None:
+def test_reading_input_again_is_no_progress_while_the_disk_is_full() -> None:
     scene = Scene(hosts=1, store_wait_s=60.0, host_silence_s=1e9)
     scene.start_all()
     for second in range(1, 100):
@@ -71,7 +71,7 @@ def test_a_full_disk_is_no_progress_though_more_input_is_read_each_time() -> Non
     assert "its store failed for 6" in scene.manager.error
 
 
-def test_a_store_works_again_if_it_is_calm_or_took_a_checkpoint() -> None:
+def test_a_store_counts_as_working_after_a_pause_or_a_checkpoint() -> None:
     for is_calm in (True, False):
         scene = Scene(hosts=1, store_wait_s=600.0, host_silence_s=1e9)
         scene.start_all()
@@ -85,7 +85,7 @@ def test_a_store_works_again_if_it_is_calm_or_took_a_checkpoint() -> None:
         assert waiting(scene) == ""
 
 
-def test_another_store_that_works_does_not_end_the_wait() -> None:
+def test_a_checkpoint_in_another_store_does_not_end_the_wait() -> None:
     scene = Scene(hosts=1, store_wait_s=600.0, host_silence_s=1e9)
     scene.start_all()
     scene.progress("c", 10, 10)
@@ -101,7 +101,7 @@ def test_another_store_that_works_does_not_end_the_wait() -> None:
     assert waiting(scene) == "", "also without new input"
 
 
-def test_the_first_restart_is_at_once_and_later_ones_wait() -> None:
+def test_the_first_restart_is_immediate_and_later_ones_wait() -> None:
     limits: dict[str, float] = {"restart_pause_s": 1.0, "restart_pause_max_s": 4.0}
     scene = Scene(hosts=1, store_wait_s=300.0, host_silence_s=1e9, **limits)
     scene.start_all()

@@ -18,7 +18,7 @@ def fresh(scene: Scene) -> JobState:
     return JobState(scene.manager.topology, scene.manager.config)
 
 
-def test_all_of_a_copy_is_taken_over() -> None:
+def test_a_takeover_restores_everything_in_the_copy() -> None:
     """Every field differs from that of a new job."""
     scene = Scene()
     scene.start_all()
@@ -56,7 +56,7 @@ def test_all_of_a_copy_is_taken_over() -> None:
     assert takeover.copy_of(successor) == told
 
 
-def test_of_a_checkpoint_that_comes_too_late_only_its_own_files_go() -> None:
+def test_a_checkpoint_that_arrives_too_late_only_deletes_its_own_files() -> None:
     """The checkpoint may name parts that checkpoints of running instances name, too."""
     scene = Scene()
     scene.start_all()
@@ -67,7 +67,7 @@ def test_of_a_checkpoint_that_comes_too_late_only_its_own_files_go() -> None:
     assert scene.tell(late) == [DeleteFiles(("late", "new"))]
 
 
-def test_of_several_losses_of_a_stream_the_first_item_counts() -> None:
+def test_the_first_item_counts_if_a_stream_has_several_losses() -> None:
     for seqs in ((20, 30), (30, 20)):
         job = fresh(Scene())
         for seq in seqs:

@@ -72,7 +72,7 @@ def charged(orders: ss.Stream) -> ss.Stream:
 
 
 @pytest.mark.parametrize("query", [priced, charged])
-def test_a_row_needs_its_own_row_and_makes_no_call(
+def test_a_row_depends_on_one_input_row_and_makes_no_call(
     query: Callable[[ss.Stream], ss.Stream], tmp_path: Path
 ) -> None:
     root = ran(tmp_path, query(orders(tmp_path)))
@@ -84,7 +84,7 @@ def test_a_row_needs_its_own_row_and_makes_no_call(
     assert next(CALLS) == before + 1
 
 
-def test_a_sum_of_answers_needs_all_its_rows(tmp_path: Path) -> None:
+def test_a_sum_of_results_depends_on_all_its_rows(tmp_path: Path) -> None:
     """Each row has its own answer, so equal arguments have different answers."""
     root = ran(tmp_path, behind(orders(tmp_path)))
     for start, article in ((0, "a1"), (20, "a3"), (40, "a0")):
@@ -95,7 +95,7 @@ def test_a_sum_of_answers_needs_all_its_rows(tmp_path: Path) -> None:
         assert (found.is_smallest, table["order"].to_pylist()) == (True, mine)
 
 
-def test_a_capsule_has_the_answers_of_its_rows_only(tmp_path: Path) -> None:
+def test_a_capsule_has_the_results_of_its_own_rows_only(tmp_path: Path) -> None:
     named = orders(tmp_path).lookup(secret, {"word": "string"}, on="article")
     root, path = (
         ran(tmp_path, named.select("order", n=ss.col("word").str.upper())),
@@ -115,14 +115,14 @@ def test_a_capsule_has_the_answers_of_its_rows_only(tmp_path: Path) -> None:
     assert b"planted-key" not in pickle_document(opened.plan)
 
 
-def test_a_wrong_answer_is_bisected_to_the_row_that_asked(tmp_path: Path) -> None:
+def test_a_wrong_result_is_bisected_to_the_row_that_requested_it(tmp_path: Path) -> None:
     """The call for article a4 fails, so each of its rows has a null."""
     found = bisect(ran(tmp_path, priced(orders(tmp_path))), row="price IS NULL", causes_max=2)
     assert [cause.item["order"].to_pylist() for cause in found.causes] == [[4], [9]]
     assert found.wrong_rows == ROWS // 5
 
 
-def test_answers_that_were_deleted_are_an_error_that_says_how_to_keep_them(tmp_path: Path) -> None:
+def test_deleted_results_are_an_error_that_says_how_to_retain_them(tmp_path: Path) -> None:
     root = ran(tmp_path, priced(orders(tmp_path)), retain=None, checkpoint_bytes=64)
     for path in (tmp_path / "job" / "values").rglob("*"):
         if path.is_file():

@@ -73,7 +73,7 @@ def test_wrong_rows_with_one_cause_are_counted_together(tmp_path: Path) -> None:
     assert (cause.before, cause.rows) == (13, 2)
 
 
-def test_two_bad_rows_of_one_result_row_are_found_at_the_first(tmp_path: Path) -> None:
+def test_the_first_of_two_bad_rows_of_a_result_is_found(tmp_path: Path) -> None:
     rows = [(t, "a", t) for t in range(30)]
     rows[12], rows[16] = (12, "a", 5_000), (16, "a", 7_000)
     found = bisect(job(tmp_path, rows, totals), row="total > 1000")
@@ -81,7 +81,7 @@ def test_two_bad_rows_of_one_result_row_are_found_at_the_first(tmp_path: Path) -
     assert found.wrong_rows == 1
 
 
-def test_of_two_rows_that_are_wrong_together_the_later_one_is_found(tmp_path: Path) -> None:
+def test_if_two_rows_are_wrong_only_together_the_later_one_is_found(tmp_path: Path) -> None:
     rows = [(t, "a", 1) for t in range(30)]
     rows[12], rows[16] = (12, "a", 600), (16, "a", 700)
     root = job(tmp_path, rows, totals)
@@ -107,7 +107,7 @@ def test_a_row_that_lacks_an_item_is_found_at_its_first_item(tmp_path: Path) -> 
     assert found.causes[0].row["n"].to_pylist() == [1]
 
 
-def test_a_row_that_is_right_in_between_is_found_at_an_item_that_makes_it_wrong(
+def test_a_row_that_is_temporarily_right_is_found_at_an_item_that_breaks_it(
     tmp_path: Path,
 ) -> None:
     rows = [(0, "a", 10), (1, "a", -10), (2, "a", 7), (3, "a", -7), (4, "a", 50), (11, "b", 0)]
@@ -116,13 +116,13 @@ def test_a_row_that_is_right_in_between_is_found_at_an_item_that_makes_it_wrong(
     assert cause.row["total"].to_pylist() == [rows[cause.before][2]]
 
 
-def test_rows_of_one_instant_have_causes_of_their_own(tmp_path: Path) -> None:
+def test_rows_of_one_instant_have_separate_causes(tmp_path: Path) -> None:
     rows = [(5, "a", 2_000), (5, "a", 3_000), (5, "b", 4_000), (6, "b", 1)]
     found = bisect(job(tmp_path, rows, lambda s: s.filter(ss.col("x") > 0)), row="x > 1000")
     assert [cause.before for cause in found.causes] == [0, 1, 2]
 
 
-def test_the_search_ends_after_so_many_causes(tmp_path: Path) -> None:
+def test_the_search_ends_after_a_limited_number_of_causes(tmp_path: Path) -> None:
     rows = [(10 * t, "a", 5_000) for t in range(9)]
     root = job(tmp_path, rows, totals)
     found = bisect(root, row="total > 1000", causes_max=2)

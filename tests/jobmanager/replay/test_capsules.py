@@ -70,7 +70,7 @@ def test_a_wrong_row_is_bisected_to_its_item(how: dict[str, str], root: str, eve
     assert found.runs < 30
 
 
-def test_bisection_needs_a_wrong_row(root: str) -> None:
+def test_bisect_needs_a_wrong_row(root: str) -> None:
     with pytest.raises(NoSuchRowError, match="returns no wrong row"):
         bisect(root, row="most > 1e30")
     with pytest.raises(UsageError, match="on wrong rows, or one on right rows"):
@@ -84,7 +84,7 @@ def test_the_first_wrong_version_is_found(root: str, events: Path) -> None:
         first_wrong_version(root, versions[3:], row="most > 1e12")
 
 
-def test_a_capsule_gives_the_row(root: str, tmp_path: Path) -> None:
+def test_a_capsule_reproduces_the_row(root: str, tmp_path: Path) -> None:
     path = tmp_path / "wrong.zip"
     made = make_capsule(root, "most > 1e12", str(path))
     assert path.stat().st_size < 100_000
@@ -110,7 +110,7 @@ def test_masked_columns_are_not_in_the_file(root: str, tmp_path: Path) -> None:
         make_capsule(root, "most > 1e12", str(path), mask=["x"])
 
 
-def test_a_capsule_is_opened_only_on_trust_and_only_whole(root: str, tmp_path: Path) -> None:
+def test_a_capsule_is_opened_only_if_trusted_and_complete(root: str, tmp_path: Path) -> None:
     path = tmp_path / "wrong.zip"
     make_capsule(root, "most > 1e12", str(path))
     with pytest.raises(NotACapsuleError, match="add --trust"):
@@ -169,7 +169,7 @@ def replayed(away: Path, *options: str, typed: str = "") -> subprocess.Completed
 
 
 @pytest.mark.slow
-def test_it_opens_where_neither_root_nor_input_nor_modules_are(away: Path) -> None:
+def test_a_capsule_opens_without_root_input_or_modules(away: Path) -> None:
     done = replayed(away, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -182,7 +182,7 @@ def test_it_opens_where_neither_root_nor_input_nor_modules_are(away: Path) -> No
 
 
 @pytest.mark.slow
-def test_its_code_can_be_stopped_and_left_in_a_debugger(away: Path) -> None:
+def test_a_capsule_can_be_debugged(away: Path) -> None:
     with zipfile.ZipFile(away / "wrong.zip") as archive:
         vertex = max(json.loads(archive.read("manifest.json"))["rows"].items(), key=itemgetter(1))[
             0
@@ -196,7 +196,7 @@ def test_its_code_can_be_stopped_and_left_in_a_debugger(away: Path) -> None:
     assert f"No row that {vertex} reads satisfies --break" in done.stdout
 
 
-def test_a_file_that_leads_out_of_its_folder_is_not_written(root: str, tmp_path: Path) -> None:
+def test_a_file_outside_of_its_folder_is_not_written(root: str, tmp_path: Path) -> None:
     path = tmp_path / "wrong.zip"
     make_capsule(root, "most > 1e12", str(path))
     with zipfile.ZipFile(path, "a") as archive:

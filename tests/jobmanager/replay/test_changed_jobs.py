@@ -48,7 +48,7 @@ def condition(row: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("name", ["counts", "two_stages", "interval"])
-def test_vertices_of_a_rescaled_job_begin_at_the_change(name: str, tmp_path: Path) -> None:
+def test_vertices_of_a_rescaled_job_start_at_the_change(name: str, tmp_path: Path) -> None:
     """After a rescale, channels begin with items that no vertex had read before it."""
     changed, query = ChangedJob(tmp_path), {"counts": COUNTS, **STATEFUL}[name]
     changed.append(2)
@@ -71,7 +71,7 @@ def test_vertices_of_a_rescaled_job_begin_at_the_change(name: str, tmp_path: Pat
     assert contents(tmp_path / "job") == before
 
 
-def test_rows_of_a_former_query_are_named(tmp_path: Path) -> None:
+def test_rows_of_a_former_query_are_reported(tmp_path: Path) -> None:
     changed = ChangedJob(tmp_path)
     changed.append(2)
     changed.run(changed.query("counts", COUNTS), retain="all")
@@ -97,7 +97,7 @@ def test_rows_of_a_former_query_are_named(tmp_path: Path) -> None:
         read_state(changed.root, found[-1].vertex, at=100_000)
 
 
-def test_a_job_that_was_rolled_back(tmp_path: Path) -> None:
+def test_replay_of_a_job_that_was_rolled_back(tmp_path: Path) -> None:
     changed = ChangedJob(tmp_path)
     changed.append(2)
     changed.run(changed.query("counts", COUNTS), retain="all")
@@ -119,7 +119,7 @@ def test_a_job_that_was_rolled_back(tmp_path: Path) -> None:
     assert diff(changed.root, load_query(str(tmp_path / "counts.py"))).is_equal
 
 
-def test_vertices_behind_code_that_is_not_deterministic(tmp_path: Path) -> None:
+def test_replay_behind_code_that_is_not_deterministic(tmp_path: Path) -> None:
     """Readers of code that is not deterministic use its recorded output; it is not replayed."""
     code = 'lambda b: {"key": b.column("key"), "x": b.column("x")}, {"key": "int64", "x": "int64"}'
     strong = COUNTS.replace("rows.", f"rows.apply({code}, deterministic=False).")

@@ -77,14 +77,14 @@ def test_commands_print_what_the_page_shows(folder: Path, monkeypatch: pytest.Mo
     assert (folder / "report.md").read_text().startswith("# Changed rows")
 
 
-def test_the_test_at_the_end_passes(folder: Path) -> None:
+def test_the_test_at_the_end_of_the_page_passes(folder: Path) -> None:
     names = runpy.run_path(str(folder / "test_placed.py"))
     names["test_yen_are_converted_wherever_the_order_comes_from"]()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("changes", [False, True])
-def test_the_steps_for_ci_run_as_they_stand(
+def test_the_steps_for_ci_run_unchanged(
     folder: Path, monkeypatch: pytest.MonkeyPatch, changes: bool
 ) -> None:
     """Run the steps as a CI runner does: ``failure()`` after a failure, ``always()`` always."""

@@ -76,7 +76,7 @@ def bag(stream: Stream) -> Counter[Any]:
 
 
 @pytest.mark.parametrize("name", one_in(4, VERSIONS))
-def test_the_number_of_changed_rows_is_the_true_one(name: str, root: str, events: Path) -> None:
+def test_the_number_of_changed_rows_is_exact(name: str, root: str, events: Path) -> None:
     stream = VERSIONS[name](source(events))
     old, new = bag(base(source(events))), bag(stream)
     found = diff(root, stream.to_parquet())
@@ -92,7 +92,7 @@ def test_the_number_of_changed_rows_is_the_true_one(name: str, root: str, events
     assert found.changed == (removed & added).total()
 
 
-def test_a_part_of_the_time_is_compared(root: str, events: Path) -> None:
+def test_a_part_of_the_time_range_is_compared(root: str, events: Path) -> None:
     stream = VERSIONS["another maximum"](source(events))
     found = diff(root, stream.to_parquet(), from_=10 * SECOND, until=20 * SECOND)
     old = bag(base(source(events)))
@@ -109,7 +109,7 @@ query = windows.agg(n=ss.agg.count(), most=ss.agg.max("x"))
 """
 
 
-def test_the_command_exits_by_the_difference_and_reports(
+def test_the_exit_code_shows_a_difference_and_a_report_is_written(
     root: str, events: Path, tmp_path: Path
 ) -> None:
     file, report = tmp_path / "new.py", tmp_path / "report.md"
@@ -128,14 +128,14 @@ def test_the_command_exits_by_the_difference_and_reports(
     assert run.stdout == "equal: 166 rows\n"
 
 
-def test_columns_that_only_one_side_has_are_named(root: str, events: Path) -> None:
+def test_columns_of_only_one_version_are_named(root: str, events: Path) -> None:
     found = diff(root, base(source(events)).with_columns(half=col("n") / 2).to_parquet())
     assert not found.is_equal
     assert found.added_columns == ("half",)
     assert found.differing == 0
 
 
-def test_other_files_are_refused_by_name(root: str, tmp_path: Path) -> None:
+def test_other_input_files_are_rejected_by_name(root: str, tmp_path: Path) -> None:
     other = tmp_path / "other.parquet"
     pq.write_table(pa.table({"t": [1], "key": [1], "x": [1.0]}), other)
     with pytest.raises(CannotReplayError, match=r"other\.parquet: the job has not read it"):

@@ -65,7 +65,7 @@ def started(folder: Path, root: Path, watch: Watch) -> jobmanager.Job:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ends", ["finish", "cancel"])
-def test_every_vertex_of_a_live_job_gives_what_was_recorded(ends: str, tmp_path: Path) -> None:
+def test_every_vertex_of_a_live_job_reproduces_the_recording(ends: str, tmp_path: Path) -> None:
     folder, root, watch = tmp_path / "in", tmp_path / "job", Watch()
     job = started(folder, root, watch)
     for number in range(1, 5):
@@ -133,7 +133,7 @@ def test_every_vertex_of_a_live_job_with_an_hour_retained(broker: Broker, tmp_pa
 
 
 @pytest.mark.slow
-def test_decisions_that_are_gone_are_named(tmp_path: Path) -> None:
+def test_missing_decisions_are_named(tmp_path: Path) -> None:
     folder, root, watch = tmp_path / "in", tmp_path / "job", Watch()
     job = started(folder, root, watch)
     watch.until(has_read(FILE_ROWS))

@@ -55,7 +55,7 @@ def _rows_of(path: Path) -> list[dict[str, Any]]:
     return [dict(zip(head.split(","), line.split(","), strict=True)) for line in lines]
 
 
-def test_the_answer_has_rows_that_begin_and_end_apart(job: tuple[Path, str]) -> None:
+def test_the_answer_has_separate_start_and_end_edges(job: tuple[Path, str]) -> None:
     plan = Recorded(JobRoot(job[1])).plan
     assert plan.changes is not None
     batches = [events for _, events in recorded_events(plan)]
@@ -64,9 +64,7 @@ def test_the_answer_has_rows_that_begin_and_end_apart(job: tuple[Path, str]) -> 
 
 
 @pytest.mark.parametrize("key", ["a", "b", "c"])
-def test_lineage_of_an_open_row_is_all_rows_of_its_key_so_far(
-    job: tuple[Path, str], key: str
-) -> None:
+def test_an_open_row_depends_on_all_rows_of_its_key_so_far(job: tuple[Path, str], key: str) -> None:
     path, root = job
     mine = [k for k, row in enumerate(_rows_of(path)) if row["k"] == key]
     for count in (1, 3, len(mine)):

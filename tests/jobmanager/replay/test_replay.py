@@ -73,7 +73,7 @@ def vertices(root: str) -> list[str]:
     return [v.id for v in plan.vertices]
 
 
-def test_every_vertex_gives_what_was_recorded(root: str) -> None:
+def test_every_vertex_reproduces_the_recording(root: str) -> None:
     for vertex in vertices(root):
         found = replay(root, vertex)
         assert found.is_equal, found
@@ -94,7 +94,7 @@ def test_the_command_replays_all_vertices_by_default(
         verbs.replay(root, break_="TRUE")
 
 
-def test_it_starts_from_a_checkpoint_and_ends_where_it_should(root: str) -> None:
+def test_a_replay_starts_from_a_checkpoint_and_ends_at_the_given_time(root: str) -> None:
     starts, short, whole = set(), 0, 0
     for vertex in vertices(root):
         rows: list[pa.RecordBatch] = []
@@ -106,14 +106,14 @@ def test_it_starts_from_a_checkpoint_and_ends_where_it_should(root: str) -> None
     assert 0 < short < 0.8 * whole
 
 
-def test_nothing_is_written(root: str) -> None:
+def test_a_replay_writes_nothing(root: str) -> None:
     before = contents(Path(root))
     for vertex in vertices(root):
         replay(root, vertex, from_=20 * SECOND)
     assert contents(Path(root)) == before
 
 
-def test_logged_values_are_those_of_the_job(events: Path, tmp_path: Path) -> None:
+def test_a_replay_uses_the_logged_values_of_the_job(events: Path, tmp_path: Path) -> None:
     stream = Stream.from_parquet(str(events), vs="t", delay="1s").group_by("key").process(Totals)
     root = retained_job(stream.to_parquet(), tmp_path / "job")
     found = replay(root, vertices(root)[-1])
@@ -185,7 +185,7 @@ class Unsteady(KeyedProcess):
         ctx.emit(self.total)
 
 
-def test_both_states_are_shown_where_they_differ(events: Path, tmp_path: Path) -> None:
+def test_both_states_are_shown_if_they_differ(events: Path, tmp_path: Path) -> None:
     stream = Stream.from_parquet(str(events), vs="t", delay="1s")
     query = stream.group_by("key").process(Unsteady, deterministic=True).to_parquet()
     root = retained_job(query, tmp_path / "job")
@@ -215,7 +215,7 @@ def test_new_code_runs_on_the_recorded_input(events: Path, root: str) -> None:
         replay(root, "s09-agg.0", code=busy.to_parquet())
 
 
-def test_it_stops_before_each_step_with_such_a_row(
+def test_a_replay_stops_before_each_step_with_a_matching_row(
     root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, shown = vertices(root)[0], io.StringIO()
@@ -233,7 +233,9 @@ def test_it_stops_before_each_step_with_such_a_row(
     assert told.count(f"-> {line}") == 2, told
 
 
-def test_every_row_of_the_condition_stops_it(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_row_that_satisfies_the_condition_stops_the_replay(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = vertices(root)[0]
     stopped: list[dict[str, Any]] = []
     rows: list[pa.RecordBatch] = []
@@ -251,7 +253,7 @@ def test_every_row_of_the_condition_stops_it(root: str, monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
-def test_the_command_stops_in_pdb_and_leaves_on_q(root: str) -> None:
+def test_the_command_stops_in_pdb_and_ends_with_q(root: str) -> None:
     command = [sys.executable, "-m", "jobmanager", "replay", root, vertices(root)[0]]
     command += ["--break", "key = 3 AND x > 100"]
     run = subprocess.run(command, input="p rows\nq\n", capture_output=True, text=True, check=False)
@@ -261,11 +263,11 @@ def test_the_command_stops_in_pdb_and_leaves_on_q(root: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["nothing = 3", "key +", "key IN (SELECT 3)"])
-def test_a_condition_that_is_none_is_named(root: str, text: str) -> None:
+def test_an_invalid_condition_is_named(root: str, text: str) -> None:
     with pytest.raises(InvalidConditionError, match="may name the columns start, end, "):
         replay(root, vertices(root)[0], break_=text)
 
 
-def test_a_vertex_that_is_not_there_is_named(root: str) -> None:
+def test_an_unknown_vertex_is_named(root: str) -> None:
     with pytest.raises(CannotReplayError, match=f"Choose one of {vertices(root)[0]}"):
         replay(root, "s77-none.0")

@@ -38,7 +38,7 @@ SECOND = 1_000_000
 
 
 @pytest.mark.parametrize("make", [query, keyed])
-def test_spilled_state_is_replayed_from_every_time(
+def test_spilled_state_is_replayed_from_every_checkpoint(
     make: Callable[[Path], Query],
     events: Path,
     tmp_path: Path,

@@ -82,7 +82,7 @@ f"h\u00e4 {x!r:>{width}} kept in-plan"
 
 
 @pytest.mark.parametrize("line", LEAKS.strip().splitlines())
-def test_a_secret_is_starred_wherever_it_stands(line: str) -> None:
+def test_a_secret_is_masked_everywhere(line: str) -> None:
     secrets = {"in-plan", "20261128"}
     found = starred(f"{line}\n".encode(), secrets, is_python=True).decode()
     assert found != f"{line}\n"
@@ -108,7 +108,7 @@ def test_a_secret_is_starred_wherever_it_stands(line: str) -> None:
         'tokens = pc.split_pattern(batch.column("text"), "  ")',
     ],
 )
-def test_code_without_a_secret_stays_as_it_is(line: str) -> None:
+def test_code_without_a_secret_is_unchanged(line: str) -> None:
     assert starred(f"{line}\n".encode(), {"planted"}, is_python=True).decode() == f"{line}\n"
 
 

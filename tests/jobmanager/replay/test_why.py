@@ -191,7 +191,7 @@ def numbers(root: str, row: AnswerRow) -> tuple[set[int], bool]:
     return taken, found.is_smallest
 
 
-def test_a_window_is_made_by_exactly_its_rows(roots: dict[str, str], events: Path) -> None:
+def test_a_window_depends_on_exactly_its_rows(roots: dict[str, str], events: Path) -> None:
     table = pq.read_table(events)
     for row in random.Random(1).sample(rows_of(roots["windows"]), 2):
         found = row.event.to_pylist()[0]
@@ -209,7 +209,7 @@ def test_a_window_is_made_by_exactly_its_rows(roots: dict[str, str], events: Pat
         assert taken == expected
 
 
-def test_a_maximum_needs_one_row(roots: dict[str, str]) -> None:
+def test_a_maximum_depends_on_one_row(roots: dict[str, str]) -> None:
     taken, is_smallest = numbers(roots["maximum"], rows_of(roots["maximum"])[-1])
     assert is_smallest
     assert len(taken) == 1
@@ -240,7 +240,7 @@ def check(name: str, root: str, row: AnswerRow, events: Path, folder: Path) -> N
         assert not gives([n for n in taken if n != left_out]), (name, wanted, left_out)
 
 
-def test_a_job_over_the_rows_alone_gives_the_row(
+def test_a_job_over_these_rows_alone_computes_the_row(
     roots: dict[str, str], events: Path, tmp_path: Path
 ) -> None:
     rows = rows_of(roots["processed"])
@@ -269,14 +269,14 @@ def test_the_command_shows_rows_and_stages(roots: dict[str, str]) -> None:
     assert "1 events in, 1 out" in run.stdout
 
 
-def test_a_row_has_to_be_the_only_one(roots: dict[str, str]) -> None:
+def test_the_condition_must_select_exactly_one_row(roots: dict[str, str]) -> None:
     with pytest.raises(NoSuchRowError, match="no row of the answer"):
         why(roots["windows"], "n > 100000")
     with pytest.raises(NoSuchRowError, match="rows satisfy the condition; name one of"):
         why(roots["windows"], "n > 1")
 
 
-def test_code_that_draws_values_is_refused_by_name(events: Path, tmp_path: Path) -> None:
+def test_code_with_random_values_is_rejected_by_name(events: Path, tmp_path: Path) -> None:
     stream = Stream.from_parquet(str(events), vs="t", delay="1s").group_by("key").process(Draws)
     ss.run(stream.to_parquet(), root=str(tmp_path / "job"), executor="local").wait(WAIT_S)
     row = rows_of(str(tmp_path / "job"))[0].event.to_pylist()[0]
@@ -284,7 +284,7 @@ def test_code_that_draws_values_is_refused_by_name(events: Path, tmp_path: Path)
         why(str(tmp_path / "job"), f"drawn = {row['drawn']!r}")
 
 
-def test_it_stops_at_the_limit_and_says_so(roots: dict[str, str]) -> None:
+def test_the_search_stops_at_the_limit_and_reports_it(roots: dict[str, str]) -> None:
     row = rows_of(roots["windows"])[10]
     _, found = lineage_of(Recorded(JobRoot(roots["windows"])), row, 12)
     assert not found.is_smallest

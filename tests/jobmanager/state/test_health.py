@@ -106,20 +106,20 @@ def lookup(**counts: int) -> dict[str, Any]:
         ({"state": "finished"}, "ok", ""),
     ],
 )
-def test_each_condition_has_its_sentence(fields: dict[str, Any], health: str, words: str) -> None:
+def test_each_condition_has_its_message(fields: dict[str, Any], health: str, words: str) -> None:
     found = with_health(status(**fields))
     assert found["health"] == health
     assert words in health_line(found)
     assert bool(found["reasons"]) == bool(words)
 
 
-def test_an_open_window_is_not_in_the_line() -> None:
+def test_an_open_window_is_not_in_the_summary() -> None:
     found = status(held=[{**HELD, "health": "ok", "reason": "s01.0 waits", "is_window": True}])
     assert [row["reason"] for row in with_health(found)["reasons"]] == ["s01.0 waits"]
     assert health_line(found) == ""
 
 
-def test_the_gravest_reason_is_the_first_and_the_others_are_counted() -> None:
+def test_the_most_severe_reason_is_first_and_the_others_are_counted() -> None:
     rows = [delivery("waiting", "away"), delivery("failed", "denied")]
     found = status(deliveries=rows, held=[HELD])
     assert [reason.health for reason in reasons_of(found)] == ["degraded", "waiting", "waiting"]
@@ -140,7 +140,7 @@ def test_a_full_disk_says_what_to_do() -> None:
     assert reason.advice.startswith("free space there")
 
 
-def test_since_when_stays_while_words_change() -> None:
+def test_the_start_of_a_condition_is_kept_while_its_text_changes() -> None:
     book = HealthBook()
     for at_s in (10, 11):
         found = book.look(status(waiting=f"store: away for {at_s} s"), at_s * S)
@@ -150,7 +150,7 @@ def test_since_when_stays_while_words_change() -> None:
     assert [row["since_us"] for row in again["reasons"]] == [13 * S]
 
 
-def test_time_that_moves_is_not_held() -> None:
+def test_advancing_time_is_not_reported_as_held() -> None:
     """At any moment something delays time; only a lasting delay counts."""
     book = HealthBook()
     for second in range(10):
@@ -162,7 +162,7 @@ def test_time_that_moves_is_not_held() -> None:
     assert held["reasons"][0]["since_us"] == 20 * S
 
 
-def test_what_a_job_manager_noted_stays_until_the_job_is_another() -> None:
+def test_a_note_of_the_job_manager_is_kept_until_another_job_starts() -> None:
     noted = status(health="waiting", reasons=[{"health": "waiting", "reason": "as noted"}])
     assert with_health(noted)["reasons"][0]["reason"] == "as noted"
     gone = with_health({**noted, "state": "interrupted", "error": "its job manager is gone"})

@@ -43,7 +43,7 @@ def test_figure_7() -> None:
     assert [r.name for r in tracker.refs("t")] == ["t2", "t3"]
 
 
-def test_a_durable_stream_does_not_hold_its_writer_back() -> None:
+def test_a_durable_stream_does_not_delay_deletions_of_its_writer() -> None:
     topology = chain("async")
     tracker = SnapshotTracker(topology)
     newest = snapshot_at("b9", (90,), (90,))
@@ -54,7 +54,7 @@ def test_a_durable_stream_does_not_hold_its_writer_back() -> None:
     assert low.marks == {"bc": 0, "ab": 90}
 
 
-def test_an_instance_restarted_further_back_holds_what_it_reads_again() -> None:
+def test_an_instance_restarted_further_back_keeps_what_it_reads_again() -> None:
     topology = chain("async")
     tracker = SnapshotTracker(topology)
     older = snapshot_at("b1", (10,), (10,))
@@ -65,7 +65,7 @@ def test_an_instance_restarted_further_back_holds_what_it_reads_again() -> None:
     assert low.marks["ab"] == 10
 
 
-def test_settled_vertices_need_nothing() -> None:
+def test_finished_vertices_need_nothing() -> None:
     topology = chain()
     tracker = SnapshotTracker(topology)
     low = low_water_marks(topology, tracker, lambda vertex: True, far)
@@ -104,7 +104,7 @@ steps = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9)), max_size=
 
 
 @given(steps, st.sampled_from(["volatile", "async"]))
-def test_nothing_that_recovery_needs_is_ever_dropped(
+def test_nothing_that_recovery_needs_is_deleted(
     history: list[tuple[str, int]], durability: str
 ) -> None:
     """Checkpoints arrive in any order, with marks applied after each; then all hosts die."""

@@ -61,7 +61,7 @@ def test_a_row_that_is_years_ahead_of_the_clock_is_named(tmp_path: Path) -> None
     ("per_second", "unit", "remedy"),
     [(1, "seconds", "* 1_000_000"), (1_000, "milliseconds", "* 1_000")],
 )
-def test_numbers_of_another_unit_are_named(
+def test_numbers_in_another_unit_are_named(
     tmp_path: Path, per_second: int, unit: str, remedy: str
 ) -> None:
     (tmp_path / "in").mkdir()
@@ -72,13 +72,13 @@ def test_numbers_of_another_unit_are_named(
     assert f'vs=ss.col("t") {remedy} converts them' in found["advice"]
 
 
-def test_times_as_they_should_be_get_no_note(tmp_path: Path) -> None:
+def test_plausible_times_get_no_note(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     stream = followed(tmp_path / "in", [NOW_US - YEAR_US, NOW_US])
     assert odd_times(stream, tmp_path / "job") == []
 
 
-def test_files_with_a_given_delay_get_the_note_of_units_too(tmp_path: Path) -> None:
+def test_files_with_an_explicit_delay_get_the_note_about_units_too(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(f"t,x\n{NOW_US // 1_000},1\n")
     for delay in ("auto", "5s"):
@@ -91,5 +91,5 @@ def test_files_with_a_given_delay_get_the_note_of_units_too(tmp_path: Path) -> N
     ("us", "words"),
     [(YEAR_US, "1 year"), (3 * YEAR_US - 1, "2 years"), (86_400_000_000, "1 day"), (5, "1 hour")],
 )
-def test_spans_in_words(us: int, words: str) -> None:
+def test_time_spans_as_text(us: int, words: str) -> None:
     assert span(us) == words

@@ -18,7 +18,7 @@ def host_of(scene: Scene, vertex: str) -> list[str]:
     return [host for _, host in scene.instances(vertex)]
 
 
-def test_what_was_lost_goes_to_the_idle_host() -> None:
+def test_lost_vertices_move_to_the_idle_host() -> None:
     scene = Scene(hosts=4)
     scene.start_all()
     out = scene.lose("h1.0")
@@ -30,14 +30,14 @@ def test_what_was_lost_goes_to_the_idle_host() -> None:
     assert host_of(scene, "b") == ["h1.1"], "the new host was idle"
 
 
-def test_without_an_idle_host_it_waits_for_the_new_one() -> None:
+def test_without_an_idle_host_they_wait_for_the_new_one() -> None:
     scene = Scene(hosts=3)
     scene.start_all()
     scene.lose("h1.0")
     assert host_of(scene, "b") == ["h1.1"]
 
 
-def test_all_of_a_lost_host_goes_to_one_other() -> None:
+def test_all_vertices_of_a_lost_host_move_to_one_other_host() -> None:
     scene = Scene(hosts=2)
     scene.start_all()
     assert [host_of(scene, v) for v in VERTICES] == [["h0.0"], ["h1.0"], ["h0.0"]]

@@ -49,7 +49,7 @@ def test_figure_5_recomputing_item_16_needs_inputs_3_and_8_on() -> None:
     assert plan_restarts(["t"], topology, tracker, job) == {"t": s1}
 
 
-def test_upstream_restarts_only_where_its_memory_no_longer_has_the_input() -> None:
+def test_upstream_restarts_only_if_its_memory_lacks_the_input() -> None:
     topology = diamond()
     tracker = SnapshotTracker(topology)
     s1 = snapshot_at("s1", (2, 7), (12,))
@@ -66,7 +66,7 @@ def test_upstream_restarts_only_where_its_memory_no_longer_has_the_input() -> No
     assert plan_restarts(["t"], topology, tracker, job) == {"a": a1, "t": s1}
 
 
-def test_three_that_die_together_restart_consistently() -> None:
+def test_three_vertices_that_fail_together_restart_consistently() -> None:
     topology = chain()
     tracker = SnapshotTracker(topology)
     for name, inputs, outputs in [("a", 10, 10), ("a", 50, 50), ("b", 40, 40), ("b", 45, 45)]:

@@ -37,7 +37,7 @@ def row(stage: str, **fields: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_stage_has_a_line(rows: list[dict[str, Any]], lines: list[str]) -> None:
+def test_each_stage_has_a_line(rows: list[dict[str, Any]], lines: list[str]) -> None:
     assert [*state_lines({"vertices": rows})] == lines
 
 

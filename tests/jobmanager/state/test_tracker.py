@@ -10,7 +10,7 @@ from jobmanager.state.tracker import SnapshotTracker
 from tests.support.shapes import diamond, snapshot_at
 
 
-def test_what_rests_on_lost_items_is_forgotten_and_what_ends_where_they_begin_is_kept() -> None:
+def test_snapshots_after_the_lost_item_are_dropped_and_those_before_it_are_kept() -> None:
     tracker = SnapshotTracker(diamond())
     tracker.add("t", snapshot_at("below", (2, 2), (4,)))
     assert not tracker.discard_beyond("t", 0, 4)
@@ -39,7 +39,7 @@ def test_incomparable_snapshots_are_an_integrity_error() -> None:
         tracker.add("t", snapshot_at("other", (6, 16), (4,)))
 
 
-def test_a_corrupt_checkpoint_is_forgotten_but_never_the_initial_one() -> None:
+def test_a_corrupt_checkpoint_is_dropped_but_never_the_initial_one() -> None:
     tracker = SnapshotTracker(diamond())
     tracker.add("t", snapshot_at("s1", (2, 7), (12,)))
     tracker.discard("t", "s1")
@@ -48,7 +48,7 @@ def test_a_corrupt_checkpoint_is_forgotten_but_never_the_initial_one() -> None:
     assert tracker.newest("t").name == ""
 
 
-def test_what_reads_before_one_that_precedes_it_or_behind_one_that_follows_is_not_kept() -> None:
+def test_snapshots_out_of_order_with_their_neighbours_are_dropped() -> None:
     """The input of such a checkpoint may be deleted, so its announcement is an error."""
     tracker = SnapshotTracker(diamond())
     assert tracker.add("t", snapshot_at("first", (2, 2), (2,)))
@@ -61,7 +61,7 @@ def test_what_reads_before_one_that_precedes_it_or_behind_one_that_follows_is_no
 
 
 @given(st.permutations(range(6)), st.integers(0, 60))
-def test_usable_is_the_newest_within_the_limit(order: list[int], limit: int) -> None:
+def test_the_newest_snapshot_within_the_limit_is_usable(order: list[int], limit: int) -> None:
     tracker = SnapshotTracker(diamond())
     for k in order:
         tracker.add("t", snapshot_at(f"s{k}", (k + 1, 2 * k), (10 * k,)))

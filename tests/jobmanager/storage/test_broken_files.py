@@ -166,7 +166,7 @@ def digest(jobs: dict[str, Path]) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__)
 @pytest.mark.parametrize("state", ["finished", "cancelled"])
-def test_no_damage_gives_a_traceback_or_another_answer(
+def test_no_damage_causes_a_traceback_or_another_answer(
     jobs: dict[str, Path], digest: str, state: str, harm: Callable[[Path], None]
 ) -> None:
     names = {kind_of(name): name for name in files(jobs[state])}
@@ -181,14 +181,14 @@ def test_no_damage_gives_a_traceback_or_another_answer(
     ("name", "exit_code"),
     [("status.json", 0), ("epochs/0000000001", 0), ("output/_JOB", 0), ("plan.pkl", EXIT_FAILED)],
 )
-def test_what_is_only_shown_is_rebuilt(
+def test_files_that_are_only_displayed_are_rebuilt(
     jobs: dict[str, Path], digest: str, name: str, exit_code: int
 ) -> None:
     root = damaged(jobs["cancelled"], name, cut)
     assert check_every_command(root, name, digest) == exit_code
 
 
-def test_a_lost_status_is_told_from_the_other_files(jobs: dict[str, Path]) -> None:
+def test_a_lost_status_is_derived_from_the_other_files(jobs: dict[str, Path]) -> None:
     for state, root in jobs.items():
         copy = damaged(root, "status.json", scribble)
         told = json.loads(call("status", copy, "--json").stdout)
@@ -220,7 +220,7 @@ def test_a_broken_job_is_not_overwritten(jobs: dict[str, Path], tmp_path: Path, 
     assert files(root) == before
 
 
-def test_an_epoch_is_not_used_twice_when_its_claim_is_lost(jobs: dict[str, Path]) -> None:
+def test_an_epoch_is_not_reused_if_its_claim_is_lost(jobs: dict[str, Path]) -> None:
     root = damaged(jobs["cancelled"], "epochs/0000000001", Path.unlink)
     (root / "status.json").unlink()
     job = JobRoot(str(root))
@@ -250,7 +250,7 @@ def test_without_checkpoints_vertices_start_from_their_sources(gate: Gate, tmp_p
     assert "it starts from an older checkpoint, or from the start of its sources" in result.stderr
 
 
-def test_where_inputs_were_collected_the_job_fails_and_says_so(jobs: dict[str, Path]) -> None:
+def test_if_inputs_were_deleted_the_job_fails_with_an_explanation(jobs: dict[str, Path]) -> None:
     root = damaged(jobs["cancelled"], "status.json", Path.unlink)
     for path in (root / "checkpoints").rglob("*.ckpt"):
         flip(path)

@@ -72,7 +72,7 @@ def gc(root: Path, *, dry: bool = False, **options: Any) -> Garbage:
 
 
 @pytest.mark.slow
-def test_what_is_said_to_go_goes_and_the_job_can_be_resumed(
+def test_exactly_the_listed_files_are_deleted_and_the_job_can_be_resumed(
     events: Path, gate: Gate, tmp_path: Path
 ) -> None:
     root = tmp_path / "job"
@@ -92,7 +92,7 @@ def test_what_is_said_to_go_goes_and_the_job_can_be_resumed(
     assert outcome(resumed) == outcome(whole.wait(WAIT_S))
 
 
-def test_retention_is_as_it_was_asked_for_when_the_job_was_run(
+def test_retention_is_that_of_the_run(
     events: Path, gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``gc`` uses the job's retention; before it deletes, it logs which files remain."""
@@ -124,7 +124,7 @@ def test_retention_is_as_it_was_asked_for_when_the_job_was_run(
     assert [name for name in announced if not (root / name).exists()] != []
 
 
-def test_of_a_finished_job_the_answer_is_left(events: Path, tmp_path: Path) -> None:
+def test_of_a_finished_job_only_the_answer_is_kept(events: Path, tmp_path: Path) -> None:
     root = tmp_path / "job"
     job = jobmanager.run(
         two_exchanges(events), root=str(root), executor="local", checkpoint_interval="20ms"
@@ -142,7 +142,7 @@ def in_streams(path: str) -> bool:
 
 
 @pytest.mark.parametrize("make", one_in(2, [strong, logged]))
-def test_of_journals_the_newest_entries_are_left(
+def test_the_newest_journal_entries_are_kept(
     make: Callable[[Path], Query], events: Path, gate: Gate, tmp_path: Path
 ) -> None:
     root = tmp_path / "job"
@@ -171,7 +171,7 @@ def test_of_journals_the_newest_entries_are_left(
 
 
 @pytest.mark.parametrize("make", [strong_drawing, logged])
-def test_what_was_written_down_since_the_last_checkpoint_is_left(
+def test_journal_entries_since_the_last_checkpoint_are_kept(
     make: Callable[[Path], Query], events: Path, gate: Gate, tmp_path: Path
 ) -> None:
     """A resume needs these entries with the checkpoint's state: they cannot be made twice."""
@@ -191,9 +191,7 @@ def journals(root: Path) -> set[str]:
     return {path for path in files(root) if any(kind in path for kind in kinds)}
 
 
-def test_a_root_that_somebody_works_on_is_left_alone(
-    events: Path, gate: Gate, tmp_path: Path
-) -> None:
+def test_a_root_in_use_is_not_cleaned(events: Path, gate: Gate, tmp_path: Path) -> None:
     root = JobRoot(str(tmp_path / "job"))
     cancelled(events, tmp_path / "job", gate)
     alive = {**root.read_status(), "state": "running", "pid": 1, "written_us": 1 << 62}

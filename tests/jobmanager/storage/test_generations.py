@@ -109,7 +109,7 @@ def facts(job: JobState) -> object:
     return replace(copied, vertices=tuple(vertices))
 
 
-def test_a_takeover_of_an_old_job_reads_as_little_as_that_of_a_young_one() -> None:
+def test_a_takeover_reads_as_little_for_an_old_job_as_for_a_new_one() -> None:
     store = MemoryBlobs()
     run = Run(store)
     run.begin()
@@ -128,7 +128,7 @@ def test_a_takeover_of_an_old_job_reads_as_little_as_that_of_a_young_one() -> No
         assert successor.manager.tracker.newest(name) == run.manager.tracker.newest(name)
 
 
-def test_a_copy_says_what_the_notices_said() -> None:
+def test_a_copy_has_the_state_of_the_notices() -> None:
     """A job manager that reads the copy has the same state as one that reads all notices."""
     run = Run(MemoryBlobs(), JobConfig())
     run.begin()
@@ -148,7 +148,7 @@ def test_a_copy_says_what_the_notices_said() -> None:
     assert successor.job.retain_us == 0, "what was read before the copy is forgotten"
 
 
-def test_with_a_copy_that_is_not_durable_nothing_begins() -> None:
+def test_a_log_is_not_restarted_from_a_copy_that_is_not_durable() -> None:
     run = Run(MemoryBlobs())
     run.begin()
     run.take(*(DrainRequested("nobody") for _ in range(CONFIG.log_notices_max)))
@@ -159,7 +159,7 @@ def test_with_a_copy_that_is_not_durable_nothing_begins() -> None:
     assert run.log.has_durable_copy
 
 
-def test_a_copy_is_never_most_of_what_is_written() -> None:
+def test_copies_are_a_small_part_of_the_written_bytes() -> None:
     run = Run(MemoryBlobs(), replace(CONFIG, log_notices_max=10_000, log_bytes_max=1))
     run.begin()
     age(run, 1, 30)
@@ -170,7 +170,7 @@ def test_a_copy_is_never_most_of_what_is_written() -> None:
     assert bytes_since <= 2 * len(copies[-1])
 
 
-def test_nothing_of_earlier_job_managers_is_left() -> None:
+def test_files_of_earlier_job_managers_are_deleted() -> None:
     """The first log of a successor makes their logs and claims obsolete."""
     store = MemoryBlobs()
     for life in range(1, 8):
@@ -184,7 +184,7 @@ def test_nothing_of_earlier_job_managers_is_left() -> None:
     assert Run(store, name="n").root.epoch == run.root.epoch + 1
 
 
-def test_a_claim_that_was_forgotten_is_not_claimed_again() -> None:
+def test_a_deleted_claim_is_not_claimed_again() -> None:
     """A process read the newest epoch, then slept while others claimed and ended."""
     store = MemoryBlobs()
     late = JobRoot(store, pid=2, machine="late")
@@ -201,7 +201,7 @@ def test_a_claim_that_was_forgotten_is_not_claimed_again() -> None:
     assert store.list(EPOCHS) == [f"{EPOCHS}/{run.root.epoch:010d}"]
 
 
-def test_an_owner_whose_claim_was_forgotten_knows_that_it_was_replaced() -> None:
+def test_an_owner_whose_claim_was_deleted_notices_that_it_was_replaced() -> None:
     store = MemoryBlobs()
     asleep = Run(store, name="asleep")
     for life in range(3):
@@ -214,7 +214,7 @@ def test_an_owner_whose_claim_was_forgotten_knows_that_it_was_replaced() -> None
         asleep.root.check_owner()
 
 
-def test_notices_that_are_deleted_while_they_are_read_are_read_from_the_copy() -> None:
+def test_notices_deleted_during_a_read_are_taken_from_the_copy() -> None:
     """A job manager that was just replaced completes its call, since its check came earlier."""
     store = MemoryBlobs()
     old = Run(store)
@@ -235,7 +235,7 @@ def test_notices_that_are_deleted_while_they_are_read_are_read_from_the_copy() -
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"seq": "x"}', b'{"seq": 900}'])
-def test_a_beginning_that_cannot_be_read_is_named(data: bytes) -> None:
+def test_an_unreadable_first_file_is_named(data: bytes) -> None:
     store = MemoryBlobs()
     run = Run(store)
     run.begin()
@@ -283,7 +283,7 @@ def value_of(notices: list[Notice]) -> int:
     return count
 
 
-def test_a_process_dies_at_every_call_while_it_begins_the_log_anew() -> None:
+def test_a_process_dies_at_every_call_while_it_restarts_the_log() -> None:
     """The second owner of a root dies while it truncates the log and deletes the first one's."""
     store, undisturbed, before = MemoryBlobs(), Life(), list[int]()
     log_and_copy(store, before)

@@ -52,7 +52,7 @@ def durable(store: BlobStore) -> str:
     return hosts_of([notice for _, notice in read_notices(store)])
 
 
-def test_what_a_replaced_one_still_flushes_is_in_nobodys_history(shared_store: BlobStore) -> None:
+def test_notices_flushed_by_a_replaced_job_manager_are_ignored(shared_store: BlobStore) -> None:
     first = Manager(shared_store, "m1")
     first.append("a", "b")
     first.flush()
@@ -73,7 +73,7 @@ def test_what_a_replaced_one_still_flushes_is_in_nobodys_history(shared_store: B
     assert Manager(shared_store, "m4").found == "abcd"
 
 
-def test_what_was_flushed_before_the_fence_counts_whoever_flushed_it() -> None:
+def test_notices_flushed_before_the_fence_count() -> None:
     store = MemoryBlobs()
     first = Manager(store, "m1")
     first.append("a")
@@ -83,7 +83,7 @@ def test_what_was_flushed_before_the_fence_counts_whoever_flushed_it() -> None:
     assert [part.end for part in fence(successor)] == [0, 1]
 
 
-def test_one_that_died_before_its_fence_is_passed_over() -> None:
+def test_a_job_manager_that_died_before_its_fence_is_skipped() -> None:
     store = MemoryBlobs()
     first = Manager(store, "m1")
     first.append("a")
@@ -97,12 +97,12 @@ def test_one_that_died_before_its_fence_is_passed_over() -> None:
     assert (third.found, durable(store)) == ("a", "ab")
 
 
-def test_nobody_puts_a_fence_without_an_epoch() -> None:
+def test_a_fence_needs_an_epoch() -> None:
     with pytest.raises(AssertionError, match="owns nothing"):
         Manager(MemoryBlobs(), "m1", is_claim=False)
 
 
-def test_a_log_from_before_there_were_epochs_is_gone_on_with() -> None:
+def test_a_log_without_epochs_is_continued() -> None:
     store = MemoryBlobs()
     old = Manager(store, "m1")
     old.append("a", "b")
@@ -120,7 +120,7 @@ def test_a_log_from_before_there_were_epochs_is_gone_on_with() -> None:
     assert durable(store) == "abc"
 
 
-def test_a_notice_that_is_told_of_an_earlier_failure_is_in_the_log_all_the_same() -> None:
+def test_a_notice_is_logged_although_an_earlier_write_failed() -> None:
     class Busy(MemoryBlobs):
         """Segments cannot be written for a while."""
 
@@ -148,7 +148,7 @@ def test_a_notice_that_is_told_of_an_earlier_failure_is_in_the_log_all_the_same(
     assert durable(store) == "abc"
 
 
-def test_a_successor_skips_names_of_hosts_that_a_change_may_have_called() -> None:
+def test_a_successor_skips_host_names_that_a_change_may_have_used() -> None:
     store, states = MemoryBlobs(), []
     for manager in range(3):
         root, job = JobRoot(store), JobManager(Topology(()), JobConfig())

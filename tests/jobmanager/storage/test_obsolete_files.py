@@ -49,7 +49,7 @@ def obsolete(job: JobState, root: JobRoot, announced: set[str]) -> set[str]:
     return set(garbage._obsolete_files(root, job, announced))
 
 
-def test_checkpoints_that_no_restart_needs_go_and_their_parts() -> None:
+def test_checkpoints_that_no_restart_needs_are_deleted_with_their_parts() -> None:
     job, root = job_of_one(), JobRoot(MemoryBlobs())
     needed = {"checkpoints/a/1-1.ckpt", "checkpoints/a/parts/1-1-x"}
     others = {"checkpoints/a/1-0.ckpt", "checkpoints/a/parts/1-0-y", "checkpoints/a/2-7.ckpt"}
@@ -59,7 +59,7 @@ def test_checkpoints_that_no_restart_needs_go_and_their_parts() -> None:
 
 
 @KINDS
-def test_entries_of_a_journal_that_only_older_checkpoints_name_go(kind: str) -> None:
+def test_journal_entries_that_only_older_checkpoints_name_are_deleted(kind: str) -> None:
     job, root = job_of_one(), JobRoot(MemoryBlobs())
     names = [Journal(root.store, f"{kind}/a").append(n, b"x") for n in range(ENTRIES)]
     assert obsolete(job, root, set(names[:2])) == set(names[:2])
@@ -68,7 +68,7 @@ def test_entries_of_a_journal_that_only_older_checkpoints_name_go(kind: str) -> 
 
 
 @KINDS
-def test_of_a_vertex_that_is_over_the_newest_entry_alone_stays(kind: str) -> None:
+def test_of_a_finished_vertex_only_the_newest_entry_is_kept(kind: str) -> None:
     """The newest journal entry of a finished vertex stays: it stops an instance that wakes up."""
     job = JobManager(Topology([vertex("a", writes=["out"], is_sink=True)]), JobConfig()).job
     job.vertices["a"].is_finished = True
@@ -86,7 +86,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> PhysicalPlan:
 
 
 @pytest.mark.parametrize("mark", [0, 15, 16, 31, 32, 33, 40, None])
-def test_what_is_said_to_go_of_a_stream_goes(mark: int | None) -> None:
+def test_the_listed_items_of_a_stream_are_deleted(mark: int | None) -> None:
     store = open_store("memory://obsolete/streams/s")
     for name in store.list():
         store.delete(name)
@@ -103,7 +103,7 @@ def test_what_is_said_to_go_of_a_stream_goes(mark: int | None) -> None:
 
 
 @pytest.mark.parametrize("has_ended", [False, True])
-def test_streams_that_somebody_reads_outside_or_may_read_again_stay(
+def test_streams_with_outside_or_repeated_readers_are_kept(
     has_ended: bool, plan: PhysicalPlan
 ) -> None:
     """The output and side outputs; volatile channels as long as a vertex may restart."""
@@ -122,7 +122,7 @@ def test_streams_that_somebody_reads_outside_or_may_read_again_stay(
     }
 
 
-def test_what_was_collected_before_is_written_down_again(plan: PhysicalPlan) -> None:
+def test_earlier_deletions_are_recorded_again(plan: PhysicalPlan) -> None:
     """A second gc finds empty folders, which do not show what was deleted before."""
     topology = Topology(plan.vertices)
     durable = next(s for s in topology.streams.values() if s.is_durable and s.reader is not None)

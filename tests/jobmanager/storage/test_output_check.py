@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_the_mark_goes_before_anybody_is_told_of_the_damage(tmp_path: Path) -> None:
+def test_the_success_mark_is_removed_before_damage_is_reported(tmp_path: Path) -> None:
     query = Stream.from_items({"x": "int64"}, [event(1, x=1)]).to_parquet()
     plan = lower(query, root=str(tmp_path), parallelism=1)
     ((name, uri),) = plan.sink_streams()
@@ -41,7 +41,7 @@ def test_the_mark_goes_before_anybody_is_told_of_the_damage(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("mark", [0, 20, 32])
-def test_what_retention_has_deleted_counts_in_the_digest_alone(mark: int, tmp_path: Path) -> None:
+def test_items_deleted_by_retention_count_only_in_the_digest(mark: int, tmp_path: Path) -> None:
     query = Stream.from_items({"x": "int64"}, [event(1, x=1)]).to_parquet()
     plan = lower(query, root=str(tmp_path), parallelism=1)
     ((_, uri),) = plan.sink_streams()

@@ -50,7 +50,7 @@ def test_a_second_job_is_refused(folder: str) -> None:
     assert refuse_taken_output(folder, "/jobs/a", "1")
 
 
-def test_of_those_that_claim_at_once_one_wins(tmp_path: Path) -> None:
+def test_one_of_several_concurrent_claims_wins(tmp_path: Path) -> None:
     """The jobs have different roots, so only the claim keeps them apart."""
     jobs = [str(k) for k in range(8)]
     ready = threading.Barrier(len(jobs))
@@ -70,7 +70,7 @@ def test_of_those_that_claim_at_once_one_wins(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["answer", "job-answer", "jo"])
-def test_a_lost_claim_is_made_again_in_the_root_only(name: str, tmp_path: Path) -> None:
+def test_a_lost_claim_is_repeated_only_in_the_root(name: str, tmp_path: Path) -> None:
     """A folder whose name starts with the root's name is not inside the root."""
     root, inside, outside = (str(tmp_path / path) for path in ("job", "job/output", name))
     for folder in (inside, outside):
@@ -84,7 +84,7 @@ def test_a_lost_claim_is_made_again_in_the_root_only(name: str, tmp_path: Path) 
     assert refuse_taken_output(outside, root, "1", has_claimed=True), "as the message says"
 
 
-def test_files_of_others_are_not_mixed_with_ours(folder: str) -> None:
+def test_files_of_other_jobs_are_not_mixed_with_ours(folder: str) -> None:
     Path(folder, "sub").mkdir(parents=True)
     assert not refuse_taken_output(folder, "/jobs/a", "1"), "an empty folder is free"
     Path(folder, "sub", "part.parquet").write_bytes(b"x")
@@ -93,7 +93,7 @@ def test_files_of_others_are_not_mixed_with_ours(folder: str) -> None:
     assert not Path(folder, CLAIM).exists()
 
 
-def test_success(folder: str) -> None:
+def test_success_mark(folder: str) -> None:
     assert not is_complete(folder)
     mark_success(folder, {"events_out": 3})
     assert is_complete(folder)

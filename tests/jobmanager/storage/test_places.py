@@ -65,7 +65,7 @@ def cli_json(*arguments: object) -> dict[str, Any]:
 @pytest.mark.parametrize("store", one_in(2, ["", "memory://"]))
 @pytest.mark.parametrize("is_elsewhere", one_in(2, [True, False]))
 @pytest.mark.slow
-def test_a_moved_root_goes_on_where_it_is(
+def test_a_moved_root_continues_in_its_new_place(
     events: Path, gate: Gate, tmp_path: Path, store: str, is_elsewhere: bool
 ) -> None:
     base = f"{store}{str(tmp_path).lstrip('/')}" if store else str(tmp_path)
@@ -92,7 +92,7 @@ def test_a_moved_root_goes_on_where_it_is(
     assert cli_json("resume", old)["root"] == old, "also when it has finished"
 
 
-def test_a_stored_plan_knows_no_place() -> None:
+def test_a_stored_plan_contains_no_paths_of_the_root() -> None:
     plan = lower(stateless(), root="/jobs/a", parallelism=2)
     stored = plan_without_place(plan)
     assert "/jobs/a" not in repr(stored.vertices) + stored.root + stored.output
@@ -102,13 +102,13 @@ def test_a_stored_plan_knows_no_place() -> None:
 
 
 @pytest.mark.parametrize("uri", ["/jobs/ab", "/jobs", "s3://jobs/a", "{x}/y", "/jobs/a b/c"])
-def test_what_lies_elsewhere_stays(uri: str) -> None:
+def test_paths_outside_of_the_root_are_kept(uri: str) -> None:
     assert unplaced(uri, "/jobs/a") == placed(uri, "/new") == uri
     assert placed(unplaced("/jobs/a/x", "/jobs/a"), "/new") == "/new/x"
 
 
 @pytest.mark.slow
-def test_a_relative_output_is_that_of_the_folder_where_the_job_began(
+def test_a_relative_output_belongs_to_the_folder_where_the_job_started(
     events: Path, gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("first", "second"):
@@ -138,7 +138,7 @@ except UsageError as error:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_one_root", [False, True])
-def test_of_two_that_begin_at_once_the_loser_is_told_nothing_dangerous(
+def test_the_loser_of_a_concurrent_start_is_not_told_to_delete_files(
     events: Path, tmp_path: Path, is_one_root: bool
 ) -> None:
     """Processes start in the same moment, with one root or with one output."""
@@ -163,7 +163,7 @@ def test_of_two_that_begin_at_once_the_loser_is_told_nothing_dangerous(
             assert "delete" not in line or "already holds a job (finished)" in line
 
 
-def test_tables_of_the_caller_move_with_the_root_that_keeps_them(tmp_path: Path) -> None:
+def test_tables_of_the_caller_move_with_the_root(tmp_path: Path) -> None:
     rows = Stream.from_arrow(pa.table({"t": [1, 2], "x": [3, 4]}), vs="t")
     old, new = tmp_path / "old", tmp_path / "new"
     jobmanager.run(rows.to_parquet(), root=str(old), executor="local").wait(WAIT_S)
