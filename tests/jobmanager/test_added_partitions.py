@@ -47,7 +47,7 @@ def interrupted(job: jobmanager.Job) -> None:
 @pytest.mark.parametrize(
     ("had", "config"), [(3, QUICK), (1, NEVER)], ids=["checkpoints", "from the start"]
 )
-def test_they_are_read_from_their_beginning_when_the_job_is_resumed(
+def test_added_partitions_are_read_from_their_start_after_a_resume(
     broker: Broker, tmp_path: Path, had: int, config: JobConfig
 ) -> None:
     feed, watch, root = Feed(broker, had), Watch(), str(tmp_path)
@@ -81,7 +81,7 @@ def test_they_are_read_from_their_beginning_when_the_job_is_resumed(
     [("checkpoint", QUICK), ("replay", NEVER), ("replication", QUICK)],
     ids=["checkpoint", "from the start", "replication"],
 )
-def test_they_are_read_from_their_beginning_while_the_job_runs(
+def test_added_partitions_are_read_from_their_start_while_the_job_runs(
     broker: Broker, tmp_path: Path, recovery: Strategy, config: JobConfig
 ) -> None:
     """Run it twice; a successor emits the same items, or the delivery would fail."""
@@ -144,7 +144,7 @@ def partitions_of(job: jobmanager.Job) -> list[int]:
     return mine
 
 
-def test_of_two_topics_each_gets_its_own(broker: Broker, tmp_path: Path) -> None:
+def test_each_of_two_topics_gets_its_own_partitions(broker: Broker, tmp_path: Path) -> None:
     feeds, watch = (Feed(broker, 2), Feed(broker, 1)), Watch()
     streams = [feed.stream(idle="wait", partitions=1) for feed in feeds]
     windows = streams[0].union(streams[1]).group_by("key").window(tumbling(WINDOW_US))
@@ -173,7 +173,7 @@ def test_of_two_topics_each_gets_its_own(broker: Broker, tmp_path: Path) -> None
     assert answer(job) == sorted((window, key, n) for (window, key), n in counts.items())
 
 
-def test_a_driver_that_dies_when_it_has_written_the_plan_is_followed_by_one_that_goes_by_it(
+def test_a_driver_that_dies_after_writing_the_plan_has_a_successor_that_uses_it(
     broker: Broker, tmp_path: Path
 ) -> None:
     feed, watch, root = Feed(broker, 2), Watch(), tmp_path / "job"
@@ -209,7 +209,7 @@ def was_read(status: dict[str, Any], *feeds: Feed) -> bool:
 
 
 @pytest.mark.parametrize("is_live", [True, False], ids=["while it runs", "resumed"])
-def test_what_is_older_than_what_was_put_out_is_late_and_counted(
+def test_rows_older_than_the_emitted_ones_are_late_and_counted(
     broker: Broker, tmp_path: Path, is_live: bool
 ) -> None:
     feed, watch, root = Feed(broker, 2), Watch(), str(tmp_path)
@@ -233,7 +233,7 @@ def test_what_is_older_than_what_was_put_out_is_late_and_counted(
     assert jobmanager.read_late(root, stage)["_vs"].to_pylist() == [7]
 
 
-def test_a_plan_with_them_is_written_before_anything_follows_from_it(
+def test_the_plan_with_added_partitions_is_written_before_it_is_used(
     own_broker: Broker, tmp_path: Path
 ) -> None:
     """Unreachable brokers do not prevent a resume.

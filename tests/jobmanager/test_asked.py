@@ -60,7 +60,7 @@ def dead(events: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.slow
-def test_a_job_whose_job_manager_was_killed_is_not_asked(
+def test_a_job_without_a_job_manager_cannot_be_requested_to_stop(
     dead: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     refused = command("stop", str(tmp_path))
@@ -73,7 +73,7 @@ def test_a_job_whose_job_manager_was_killed_is_not_asked(
 
 
 @pytest.mark.slow
-def test_what_a_job_manager_was_asked_that_died_is_done_by_the_next_one(
+def test_a_request_to_a_dead_job_manager_is_done_by_the_next_one(
     dead: subprocess.Popen[str], events: Path, tmp_path: Path
 ) -> None:
     """A job manager dies with an open request; the next one carries the request out."""
@@ -106,7 +106,7 @@ def cancelled_half_way(events: Path, tmp_path: Path, gate: Gate) -> str:
 
 @pytest.mark.parametrize(("verb", "state"), [("stop", "stopped"), ("cancel", "cancelled")])
 @pytest.mark.slow
-def test_a_job_manager_that_starts_does_what_it_was_asked_meanwhile(
+def test_a_job_manager_does_requests_that_arrived_before_its_start(
     events: Path,
     tmp_path: Path,
     gate: Gate,
@@ -140,7 +140,7 @@ def test_a_job_manager_that_starts_does_what_it_was_asked_meanwhile(
 
 
 @pytest.mark.slow
-def test_a_request_outlives_a_job_manager_that_has_taken_it(
+def test_a_request_survives_the_job_manager_that_has_read_it(
     events: Path, tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A request lives until the job has ended, so if a stopping manager dies, the next stops."""
@@ -167,7 +167,7 @@ def test_a_request_outlives_a_job_manager_that_has_taken_it(
     assert root.requests() == []
 
 
-def test_a_note_tells_what_is_done_though_it_was_asked_of_another(
+def test_a_note_reports_a_request_that_was_made_to_a_predecessor(
     events: Path, tmp_path: Path, gate: Gate
 ) -> None:
     root = cancelled_half_way(events, tmp_path, gate)
@@ -180,9 +180,7 @@ def test_a_note_tells_what_is_done_though_it_was_asked_of_another(
     assert job.wait(WAIT_S)["state"] == "cancelled"
 
 
-def test_what_was_asked_of_a_job_that_had_ended_is_forgotten(
-    events: Path, tmp_path: Path, gate: Gate
-) -> None:
+def test_requests_to_an_ended_job_are_discarded(events: Path, tmp_path: Path, gate: Gate) -> None:
     root = cancelled_half_way(events, tmp_path, gate)
     JobRoot(root).request(CANCEL)
     gate.open()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_job_runs_with_what_the_model_recommends(tmp_path: Path) -> None:
+def test_a_job_runs_with_the_recommended_parallelism(tmp_path: Path) -> None:
     counts = bids().group_by("auction").window(tumbling("20ms")).agg(n=agg.count())
     root = str(tmp_path / "job")
     job = jobmanager.run(counts.to_parquet(), root=root, executor="local", parallelism="auto")
@@ -29,6 +29,6 @@ def test_a_job_runs_with_what_the_model_recommends(tmp_path: Path) -> None:
     assert sorted_rows(auto) == sorted_rows(jobmanager.collect(counts, parallelism=3))
 
 
-def test_other_words_are_refused(tmp_path: Path) -> None:
+def test_other_values_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="at least 1, or 'auto', not many"):
         jobmanager.run(bids(), root=str(tmp_path / "job"), parallelism="many")  # type: ignore[arg-type]

@@ -176,7 +176,7 @@ def wait_for_output(folder: Path) -> None:
 @pytest.mark.filterwarnings("ignore::jobmanager.driver.notes.NoteWarning")
 @pytest.mark.parametrize("name", one_in(4, CASES))
 @pytest.mark.slow
-def test_failed_then_repaired_then_resumed(tmp_path: Path, gate: Gate, name: str) -> None:
+def test_a_job_fails_is_repaired_and_resumed(tmp_path: Path, gate: Gate, name: str) -> None:
     case = CASES[name]
     data = tmp_path / "data"
     data.mkdir()
@@ -227,7 +227,9 @@ def test_failed_then_repaired_then_resumed(tmp_path: Path, gate: Gate, name: str
         *("null time in json", "null time in parquet", "corrupt page"),
     ],
 )
-def test_a_look_at_all_times_finds_it_before_anything_runs(name: str, tmp_path: Path) -> None:
+def test_a_check_of_all_times_finds_the_error_before_anything_runs(
+    name: str, tmp_path: Path
+) -> None:
     """With ``delay="auto"`` planning finds the bad input, so the job leaves no files."""
     case = CASES[name]
     data = tmp_path / "data"
@@ -243,7 +245,7 @@ def test_a_look_at_all_times_finds_it_before_anything_runs(name: str, tmp_path: 
     assert not (tmp_path / "job").exists()
 
 
-def test_a_file_that_is_corrupt_from_the_beginning(tmp_path: Path) -> None:
+def test_a_file_that_is_corrupt_from_its_start(tmp_path: Path) -> None:
     """Planning reads the Parquet footer, so the job leaves no files."""
     data = tmp_path / "data"
     data.mkdir()

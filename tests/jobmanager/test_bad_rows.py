@@ -30,7 +30,7 @@ def dirty(folder: Path, **changes: Any) -> Stream:
 
 
 @pytest.mark.parametrize("delay", ["auto", "5s"])
-def test_bad_rows_are_left_out_counted_and_kept(delay: str, tmp_path: Path) -> None:
+def test_bad_rows_are_excluded_counted_and_kept(delay: str, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     stream = dirty(tmp_path / "data", on_bad_row="dead_letter", delay=delay, partitions=1)
     counts = stream.group_by("k").window(tumbling("10s")).agg(n=agg.count())
@@ -55,7 +55,7 @@ def test_bad_rows_are_left_out_counted_and_kept(delay: str, tmp_path: Path) -> N
     assert sorted(events["x"].to_pylist()) == sorted([1, 2, 5, 7, 9][: 5 - late])
 
 
-def test_a_bad_row_that_comes_first_does_not_hold_a_paced_job_back(tmp_path: Path) -> None:
+def test_a_bad_first_row_does_not_delay_a_paced_job(tmp_path: Path) -> None:
     """The pace does not count from the bad row: the next row would be due decades later."""
     (tmp_path / "a.csv").write_text("time,x\nnoon,1\n1767225600000000,2\n1767225601000000,3\n")
     types = {"time": "int64", "x": "int64"}
@@ -73,7 +73,7 @@ def test_collect_warns_of_bad_rows(tmp_path: Path) -> None:
     assert found.num_rows == 5
 
 
-def test_a_declared_time_without_a_zone_that_one_value_made_text(tmp_path: Path) -> None:
+def test_a_time_column_without_a_zone_that_one_value_turned_into_text(tmp_path: Path) -> None:
     """The option that declares a column's type must not make all rows bad."""
     (tmp_path / "a.csv").write_text("at,k\n2026-01-01 10:00:00,a\nnoon,b\n2026-01-01,c\n")
     text = (

@@ -21,7 +21,7 @@ def at(tracker: SnapshotTracker, vertex: str, name: str, seq: int) -> None:
     tracker.drop_before(vertex, ref)
 
 
-def test_a_volatile_input_is_written_again_from_its_beginning() -> None:
+def test_a_volatile_input_is_recomputed_from_its_start() -> None:
     topology = chain("volatile")
     tracker = SnapshotTracker(topology)
     for vertex in "abc":
@@ -38,7 +38,7 @@ def test_a_volatile_input_is_written_again_from_its_beginning() -> None:
     }
 
 
-def test_the_writer_of_one_that_begins_anew_keeps_what_it_may_need() -> None:
+def test_the_writer_keeps_what_a_restarted_reader_may_need() -> None:
     """The writer of the restarted vertex may be alive, with all items in memory.
 
     If the writer were lost, it would have to start over, too.
@@ -53,7 +53,7 @@ def test_the_writer_of_one_that_begins_anew_keeps_what_it_may_need() -> None:
     tracker.check()
 
 
-def test_only_what_is_all_there_is_begun_anew() -> None:
+def test_only_complete_inputs_are_read_from_the_start_again() -> None:
     job = JobState(chain("async"), JobConfig())
     assert not any(map(job.may_start_over, "abc")), "nothing was damaged: that would be a mistake"
     job.is_damaged = True

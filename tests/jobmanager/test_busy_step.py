@@ -24,7 +24,7 @@ CONFIG = with_limits(
 
 
 @pytest.mark.slow
-def test_the_vertex_and_the_operator_are_named(tmp_path: Path) -> None:
+def test_a_busy_step_is_reported_with_vertex_and_operator(tmp_path: Path) -> None:
     @udf(returns="bool", deterministic=True)
     def endless(path: str) -> bool:
         while not os.path.exists(path):

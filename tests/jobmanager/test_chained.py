@@ -87,11 +87,11 @@ def whole(events: Path) -> list[dict[str, Any]]:
     return answer
 
 
-def test_two_jobs_are_as_one(table: jobmanager.Job, whole: list[dict[str, Any]]) -> None:
+def test_two_chained_jobs_equal_one_job(table: jobmanager.Job, whole: list[dict[str, Any]]) -> None:
     assert ordered(jobmanager.collect(second(Stream.from_rstream(table.output)))) == whole
 
 
-def test_so_they_are_over_rstreams(
+def test_jobs_over_rstreams_equal_jobs_over_files(
     events: Path, whole: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     uri = str(tmp_path / "sums")
@@ -99,7 +99,7 @@ def test_so_they_are_over_rstreams(
     assert ordered(jobmanager.collect(second(Stream.from_rstream(uri)))) == whole
 
 
-def test_a_copy_is_the_same_sequence(table: jobmanager.Job, tmp_path: Path) -> None:
+def test_a_copy_has_the_same_sequence(table: jobmanager.Job, tmp_path: Path) -> None:
     """Item by item: rows, lifetimes, CTIs, and so the digest."""
     copy = finished(Stream.from_rstream(table.output), tmp_path / "job")
     assert output_items(copy.output) == output_items(table.output)
@@ -125,7 +125,7 @@ def test_sql_reads_streams(table: jobmanager.Job, whole: list[dict[str, Any]]) -
     assert ordered(jobmanager.collect(stream)) == whole
 
 
-def test_the_batch_twin_has_the_same_rows(table: jobmanager.Job) -> None:
+def test_the_batch_has_the_same_rows(table: jobmanager.Job) -> None:
     stream = Stream.from_rstream(table.output)
     assert isinstance(stream.plan, Source)
     rows, last_cti = source_events(stream.plan, 1, 1_000_000)
@@ -135,12 +135,12 @@ def test_the_batch_twin_has_the_same_rows(table: jobmanager.Job) -> None:
 
 
 @pytest.mark.spark
-def test_the_batch_twin_agrees(table: jobmanager.Job) -> None:
+def test_validate_finds_no_difference(table: jobmanager.Job) -> None:
     found = validate(second(Stream.from_rstream(table.output)), master="local[2]")
     assert found.is_equal, str(found)
 
 
-def test_only_the_columns_that_are_used_are_read(table: jobmanager.Job) -> None:
+def test_only_used_columns_are_read(table: jobmanager.Job) -> None:
     plan = lower(Stream.from_rstream(table.output).select("n").to_parquet(), root="r")
     assert plan.stages[0].reads == ("n",)
     assert f"rstream {table.output}" in explain(plan)
@@ -150,7 +150,7 @@ def test_only_the_columns_that_are_used_are_read(table: jobmanager.Job) -> None:
     assert counts["n"].equals(everything["n"])
 
 
-def test_lifetimes_at_the_ends_of_time_are_exact(tmp_path: Path) -> None:
+def test_lifetimes_at_the_ends_of_the_time_axis_are_exact(tmp_path: Path) -> None:
     given = [event(MIN_TIME, 5, k=1), cti(2), event(3, INF_TIME, k=2), event(4, 9, k=3)]
     stream = Stream.from_items({"k": "int64"}, given)
     job = finished(stream, tmp_path / "job")
@@ -175,7 +175,7 @@ def test_a_promise_about_endless_lifetimes_is_checked(tmp_path: Path) -> None:
         jobmanager.collect(written.hint(max_duration="3s"))
 
 
-def test_a_job_that_goes_on_reads_what_it_was_planned_over(
+def test_a_resumed_job_reads_the_streams_it_was_planned_with(
     table: jobmanager.Job, gate: Gate, tmp_path: Path
 ) -> None:
     """Cancelled while it runs and resumed: it reads the files of the plan."""
@@ -206,13 +206,13 @@ def copy(table: jobmanager.Job, tmp_path: Path) -> Path:
     return Path(shutil.copytree(table.output, tmp_path / "copy"))
 
 
-def test_an_unfinished_job_is_refused(copy: Path, table: jobmanager.Job) -> None:
+def test_an_unfinished_job_is_rejected(copy: Path, table: jobmanager.Job) -> None:
     (copy / SUCCESS).unlink()
     with pytest.raises(UnfinishedStreamError, match=r"has not finished: wait .*jobmanager resume"):
         Stream.from_rstream(str(copy))
 
 
-def test_what_is_not_there_is_refused(table: jobmanager.Job, tmp_path: Path) -> None:
+def test_missing_streams_are_rejected(table: jobmanager.Job, tmp_path: Path) -> None:
     with pytest.raises(SourceNotFoundError, match="no stream of a job"):
         Stream.from_rstream(str(tmp_path))
     with pytest.raises(SourceNotFoundError, match=r"its answer is .*/job/output"):
@@ -221,7 +221,7 @@ def test_what_is_not_there_is_refused(table: jobmanager.Job, tmp_path: Path) -> 
         Stream.from_rstream(f"{table.root}/job.json")
 
 
-def test_a_file_that_is_gone_or_damaged_is_named(copy: Path) -> None:
+def test_a_missing_or_damaged_file_is_named(copy: Path) -> None:
     files = json.loads((copy / SUCCESS).read_text())["files"]
     data = bytearray((copy / files[0]).read_bytes())
     data[4:400] = bytes(byte ^ 1 for byte in data[4:400])
@@ -233,7 +233,7 @@ def test_a_file_that_is_gone_or_damaged_is_named(copy: Path) -> None:
         Stream.from_rstream(str(copy))
 
 
-def test_files_that_are_not_of_the_answer_do_not_count(
+def test_files_that_are_not_part_of_the_answer_are_ignored(
     copy: Path, whole: list[dict[str, Any]]
 ) -> None:
     """Segments that an abandoned instance wrote after the output's end are not read."""
@@ -243,7 +243,7 @@ def test_files_that_are_not_of_the_answer_do_not_count(
     assert ordered(jobmanager.collect(second(Stream.from_rstream(str(copy))))) == whole
 
 
-def test_a_mark_that_cannot_be_read_is_named(copy: Path) -> None:
+def test_an_unreadable_success_mark_is_named(copy: Path) -> None:
     (copy / SUCCESS).write_text('{"files": [')
     with pytest.raises(CorruptSourceError, match="_SUCCESS"):
         Stream.from_rstream(str(copy))

@@ -80,7 +80,7 @@ def failed_job(tmp_path: Path, format: Format, **options: Any) -> tuple[Path, st
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_replaced_file_is_refused_and_put_back_is_taken(tmp_path: Path, format: Format) -> None:
+def test_a_replaced_file_is_rejected_until_it_is_put_back(tmp_path: Path, format: Format) -> None:
     data, root = failed_job(tmp_path, format)
     file = data / f"a.{format}"
     was, content = file.stat(), file.read_bytes()
@@ -97,7 +97,7 @@ def test_a_replaced_file_is_refused_and_put_back_is_taken(tmp_path: Path, format
     assert output_items(job.output) == output_items(clean.output)
 
 
-def test_what_was_accepted_once_is_the_plan_from_then_on(tmp_path: Path) -> None:
+def test_accepted_changes_become_part_of_the_plan(tmp_path: Path) -> None:
     data, root = failed_job(tmp_path, "csv")
     write(data / "b.csv", ROWS, more={"y": [0] * ROWS})
     (data / "_fails").touch()
@@ -111,7 +111,7 @@ def test_what_was_accepted_once_is_the_plan_from_then_on(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_files_that_come_and_go_are_named(tmp_path: Path) -> None:
+def test_added_and_deleted_files_are_named(tmp_path: Path) -> None:
     data, root = failed_job(tmp_path, "parquet")
     for name in "cdefg":
         write(data / f"{name}.parquet", 0)
@@ -131,7 +131,7 @@ def test_files_that_come_and_go_are_named(tmp_path: Path) -> None:
     assert (status["state"], status["events_in"]) == ("finished", 2 * ROWS)
 
 
-def test_paths_are_those_of_the_folder_where_the_query_was_made(
+def test_relative_paths_belong_to_the_folder_where_the_query_was_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Workers of a cluster, and the user who resumes the job, have other working directories."""
@@ -147,7 +147,7 @@ def test_paths_are_those_of_the_folder_where_the_query_was_made(
     assert [p.name for p in Path.cwd().iterdir()] == ["job"]
 
 
-def test_a_mixed_folder_is_said_or_refused(tmp_path: Path) -> None:
+def test_a_folder_with_mixed_files_is_reported_or_rejected(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     write(data / "a.parquet", 0)
@@ -179,7 +179,7 @@ def call(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(a) for a in arguments])
 
 
-def test_an_edited_query_is_said(tmp_path: Path) -> None:
+def test_an_edited_query_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "query.py"
     file.write_text(QUERY)
     _, root = failed_job(tmp_path, "csv", query_file=query_file(f"{file}:query"))
@@ -198,7 +198,7 @@ def test_an_edited_query_is_said(tmp_path: Path) -> None:
     assert told["notes"][0].startswith(f"{file} has changed since the job began")
 
 
-def test_an_edited_module_of_a_query_is_said_or_refused(
+def test_an_edited_module_of_a_query_is_reported_or_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The plan contains a value of the module, but only the name of a function."""
@@ -228,7 +228,7 @@ def test_an_edited_module_of_a_query_is_said_or_refused(
     assert f"same has changed since the job was planned ({tmp_path}/my" in refused.stderr
 
 
-def test_a_finished_job_says_that_it_is_finished(tmp_path: Path) -> None:
+def test_resuming_a_finished_job_says_that_it_is_finished(tmp_path: Path) -> None:
     """An unchanged query file is not reported, and a missing one does not matter."""
     file = tmp_path / "query.py"
     file.write_text(QUERY)

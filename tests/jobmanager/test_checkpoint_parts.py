@@ -109,7 +109,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(
     assert outcome(status) == outcome(expected)
 
 
-def test_no_more_is_left_than_is_named(
+def test_no_file_is_left_that_no_checkpoint_names(
     events: Path, expected: dict[str, Any], tmp_path: Path
 ) -> None:
     root = tmp_path / "job"

@@ -74,7 +74,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_days_give_what_one_run_gives(tmp_path: Path, expected: dict[str, Any]) -> None:
+def test_daily_runs_equal_one_run(tmp_path: Path, expected: dict[str, Any]) -> None:
     folder, root = tmp_path / "in", tmp_path / "job"
     folder.mkdir()
     before: dict[str, Any] = {}
@@ -132,7 +132,7 @@ def test_a_kill_in_the_middle_of_the_second_day(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", ["changed", pytest.param("gone", marks=pytest.mark.slow)])
-def test_files_that_were_taken_have_to_stay(change: str, tmp_path: Path) -> None:
+def test_files_that_were_read_must_stay(change: str, tmp_path: Path) -> None:
     folder, root = tmp_path / "in", tmp_path / "job"
     folder.mkdir()
     write_day(folder, 0)
@@ -152,7 +152,7 @@ def test_files_that_were_taken_have_to_stay(change: str, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_another_query_is_refused(tmp_path: Path) -> None:
+def test_another_query_is_rejected(tmp_path: Path) -> None:
     folder, other, root = tmp_path / "in", tmp_path / "other", tmp_path / "job"
     for place in (folder, other):
         place.mkdir()
@@ -168,7 +168,7 @@ def test_another_query_is_refused(tmp_path: Path) -> None:
     assert run_day(root, query_of(folder))["state"] == "stopped", "the same is not"
 
 
-def test_a_stream_that_retention_has_shortened_is_the_same_query(tmp_path: Path) -> None:
+def test_a_stream_shortened_by_retention_is_the_same_query(tmp_path: Path) -> None:
     uri, hashes, begins = str(tmp_path / "s"), [], []
     stream = RStream.open(uri, PAYLOAD, background=InlineBackground(), keeps_digest=True)
     for seq in (0, 4, 8):
@@ -184,7 +184,7 @@ def test_a_stream_that_retention_has_shortened_is_the_same_query(tmp_path: Path)
     assert hashes[0] == hashes[1]
 
 
-def test_what_cannot_be_continued_is_said(tmp_path: Path) -> None:
+def test_queries_that_cannot_be_continued_are_rejected(tmp_path: Path) -> None:
     folder, root = tmp_path / "in", tmp_path / "job"
     folder.mkdir()
     write_file(folder, 0)
@@ -208,7 +208,7 @@ def test_what_cannot_be_continued_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", ["fail", "skip", "dead_letter"])
-def test_a_folder_that_grows_keeps_its_word_on_bad_rows(policy: Any, tmp_path: Path) -> None:
+def test_the_rule_for_bad_rows_applies_on_later_days(policy: Any, tmp_path: Path) -> None:
     write_file(tmp_path, 0)
     query = Stream.from_json(str(tmp_path), vs="t", delay="1s", on_bad_row=policy).to_parquet()
     (source,) = with_growing_files(query).plan.inputs
@@ -218,7 +218,7 @@ def test_a_folder_that_grows_keeps_its_word_on_bad_rows(policy: Any, tmp_path: P
 
 
 @pytest.mark.slow
-def test_bad_rows_of_each_day_are_left_out_and_kept(tmp_path: Path) -> None:
+def test_bad_rows_of_each_day_are_excluded_and_kept(tmp_path: Path) -> None:
     folder, root = tmp_path / "in", tmp_path / "job"
     folder.mkdir()
     query = None
@@ -264,7 +264,7 @@ def test_plain_folders_and_single_files(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", ["t,v\n", "t,v\n0,x\n"], ids=["header only", "text"])
-def test_other_types_of_the_first_file_are_named_as_that(tmp_path: Path, first: str) -> None:
+def test_other_types_in_the_first_file_are_named(tmp_path: Path, first: str) -> None:
     """The message was: the query has changed, it computes something else."""
     folder, root = tmp_path / "in", str(tmp_path / "job")
     folder.mkdir()

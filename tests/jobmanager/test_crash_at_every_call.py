@@ -143,7 +143,7 @@ def check_whole(found: Told, said: Told, durable: Told) -> None:
     del said[min(whole) + len(found) :]  # no successor knows the rest
 
 
-def test_a_process_dies_at_every_call_while_its_log_begins_anew() -> None:
+def test_a_process_dies_at_every_call_while_its_log_is_restarted() -> None:
     first, undisturbed, before = MemoryBlobs(), Life(), list[str]()
     begin_anew(first, before, [])
     assert len(before) == 5
@@ -166,7 +166,7 @@ def test_a_process_dies_at_every_call_while_its_log_begins_anew() -> None:
             raise
 
 
-def test_a_log_without_its_fence_is_refused() -> None:
+def test_a_log_without_its_fence_is_rejected() -> None:
     """Without its fence it is unknown which earlier notices of a log are valid."""
     store = MemoryBlobs()
     for _ in range(2):

@@ -47,7 +47,7 @@ def finished(query: Query, root: Path, **options: Any) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize(("make", "verify"), [(counts, True), (logged, False)])
-def test_it_is_refused_at_once_by_name_until_the_file_is_back(
+def test_damage_after_gc_is_reported_at_once_until_the_file_is_restored(
     make: Callable[[Path], Query], verify: bool, data: Path, tmp_path: Path
 ) -> None:
     """A damaged result cannot be recomputed after ``gc``; the error names the file."""
@@ -73,7 +73,7 @@ def test_it_is_refused_at_once_by_name_until_the_file_is_back(
 
 
 @pytest.mark.parametrize("harm", [cut, delete])
-def test_it_is_computed_again_from_the_sources_where_nothing_else_is_needed(
+def test_damaged_items_are_recomputed_from_the_sources_if_these_suffice(
     harm: Callable[[Path], None], data: Path, tmp_path: Path
 ) -> None:
     root = tmp_path / "job"
@@ -82,7 +82,7 @@ def test_it_is_computed_again_from_the_sources_where_nothing_else_is_needed(
     assert (outcome(resumed(root)), output_items(str(root / "output"))) == expected
 
 
-def test_a_finished_job_that_was_collected_stays_as_it_is(data: Path, tmp_path: Path) -> None:
+def test_a_finished_job_is_unchanged_after_gc(data: Path, tmp_path: Path) -> None:
     root = tmp_path / "job"
     expected = finished(counts(data), root, verify=True)
     assert outcome(resumed(root)) == expected[0]

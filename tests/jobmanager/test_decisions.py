@@ -46,7 +46,7 @@ def announced(
 # ---- joins
 
 
-def test_a_join_whose_source_dies_asks_another_one() -> None:
+def test_a_join_whose_source_dies_uses_another_one() -> None:
     scene = Scene(chain("async", b=THREE), hosts=4)
     scene.start_all()
     scene.answers = False
@@ -59,7 +59,7 @@ def test_a_join_whose_source_dies_asks_another_one() -> None:
     assert {j.source for j in scene.manager.vertices["b"].joins} <= {4, None}
 
 
-def test_a_newcomer_takes_the_turn_that_is_free() -> None:
+def test_a_new_replica_takes_the_free_checkpoint_slot() -> None:
     scene = Scene(chain("async", b=THREE), hosts=4)
     scene.start_all()
     scene.lose("h2.0")
@@ -68,7 +68,7 @@ def test_a_newcomer_takes_the_turn_that_is_free() -> None:
     assert slots == [0, 2, 1]
 
 
-def test_a_drain_begins_only_as_many_twins_as_may_be() -> None:
+def test_a_drain_starts_only_the_allowed_number_of_twins() -> None:
     scene = Scene(siblings(5), hosts=2, twins_max=1)
     scene.start_all()
     scene.answers = False
@@ -76,7 +76,7 @@ def test_a_drain_begins_only_as_many_twins_as_may_be() -> None:
     assert sum(len(v.joins) for v in scene.manager.vertices.values()) == 1
 
 
-def test_the_end_of_one_vertex_lets_the_next_leave_a_drained_host() -> None:
+def test_on_a_drained_host_the_next_vertex_moves_when_one_has_ended() -> None:
     """Only one twin runs at a time: when its vertex ends, the next vertex gets one."""
     scene = Scene(siblings(5), hosts=2, twins_max=1)
     scene.start_all()
@@ -88,7 +88,7 @@ def test_the_end_of_one_vertex_lets_the_next_leave_a_drained_host() -> None:
     assert second is not first
 
 
-def test_a_notice_of_one_that_is_gone_starts_nothing() -> None:
+def test_a_notice_of_a_former_instance_starts_nothing() -> None:
     """A notice of a removed instance is not logged, so it must not start another one."""
     scene = Scene(hosts=5, twins_max=1)
     scene.start_all()
@@ -112,7 +112,7 @@ def test_a_notice_of_one_that_is_gone_starts_nothing() -> None:
 # ---- instances
 
 
-def test_the_only_checkpoint_stays_though_it_cannot_be_read_while_a_replica_lives() -> None:
+def test_the_only_checkpoint_is_kept_although_unreadable_while_a_replica_lives() -> None:
     """The replica keeps running and will take another checkpoint."""
     scene = Scene(chain("async", b=TWO))
     scene.start_all()
@@ -131,7 +131,7 @@ def test_the_only_checkpoint_stays_though_it_cannot_be_read_while_a_replica_live
     assert [r.name for r in scene.manager.tracker.refs("b")] == ["b40"]
 
 
-def test_one_of_several_checkpoints_goes_when_it_cannot_be_read_though_a_replica_lives() -> None:
+def test_one_of_several_checkpoints_is_dropped_if_unreadable_while_a_replica_lives() -> None:
     scene = Scene(chain("async", b=TWO), retain_us=KEEP_ALL)
     scene.start_all()
     announced(scene, 3, "b40", 40)
@@ -144,7 +144,7 @@ def test_one_of_several_checkpoints_goes_when_it_cannot_be_read_though_a_replica
     assert [r.name for r in scene.manager.tracker.refs("b")] == [""]
 
 
-def test_what_a_replay_reads_again_is_needed_until_it_has_read_it() -> None:
+def test_input_of_a_replay_is_kept_until_it_was_read() -> None:
     """If the writer dies meanwhile, it restarts low enough."""
     scene = Scene(chain("volatile", b=Recovery("replay", 1, 20)))
     scene.start_all()
@@ -160,7 +160,7 @@ def test_what_a_replay_reads_again_is_needed_until_it_has_read_it() -> None:
     assert scene.at("a").checkpoint == "a30"
 
 
-def test_an_instance_that_waits_for_its_host_computes_again_before_one_that_serves() -> None:
+def test_an_instance_that_waits_for_its_host_recomputes_before_a_serving_one() -> None:
     scene = Scene(chain("volatile"), hosts=3)
     scene.start_all()
     b, c = scene.at("b").epoch, scene.at("c").epoch
@@ -180,7 +180,7 @@ def test_an_instance_that_waits_for_its_host_computes_again_before_one_that_serv
 # ---- restarts
 
 
-def test_a_writer_that_was_chosen_before_its_reader_is_chosen_anew() -> None:
+def test_a_writer_chosen_before_its_reader_is_chosen_again() -> None:
     """``a`` and ``c`` died.
 
     ``b`` must restart for ``c``, and then ``a`` further back than planned.
@@ -197,7 +197,7 @@ def test_a_writer_that_was_chosen_before_its_reader_is_chosen_anew() -> None:
 # ---- checkpoints and their parts
 
 
-def test_what_the_next_checkpoint_of_an_instance_may_name_is_kept() -> None:
+def test_parts_that_the_next_checkpoint_may_name_are_kept() -> None:
     scene = Scene(chain("async", b=TWO))
     scene.start_all()
     for epoch in (2, 3):
@@ -213,7 +213,7 @@ def test_what_the_next_checkpoint_of_an_instance_may_name_is_kept() -> None:
     assert set(deleted.names) == {"b70", "q", "r"}
 
 
-def test_a_checkpoint_of_one_that_is_gone_takes_no_parts_along_that_others_name() -> None:
+def test_a_checkpoint_of_a_former_instance_deletes_no_parts_of_others() -> None:
     scene = Scene(chain("async"))
     scene.start_all()
     announced(scene, 2, "b60", 60, parts="p")
@@ -230,7 +230,7 @@ def names_given(scene: Scene) -> list[str]:
     return [line for line in scene.lines if line.startswith("    StartHost(")]
 
 
-def test_no_host_has_the_name_of_another_one() -> None:
+def test_host_names_are_unique() -> None:
     """Host names are unique, including hosts that a predecessor ordered and that never reported."""
     scene = Scene(hosts=2)
     given = names_given(scene)
@@ -246,7 +246,7 @@ def test_no_host_has_the_name_of_another_one() -> None:
         scene.told = [(notice, False) for notice in log] + scene.told
 
 
-def test_who_has_ended_is_not_run_again_after_a_takeover() -> None:
+def test_an_ended_vertex_is_not_run_again_after_a_takeover() -> None:
     scene = Scene(durability="async")
     scene.start_all()
     scene.finish("a", 100, 100)
@@ -255,7 +255,7 @@ def test_who_has_ended_is_not_run_again_after_a_takeover() -> None:
     assert [v for v, state in successor.manager.vertices.items() if state.instances] == ["c"]
 
 
-def test_the_second_successor_knows_what_the_first_one_did() -> None:
+def test_the_second_successor_has_the_state_of_the_first() -> None:
     """A takeover applies the marks, also in a large plan, where this is done only now and then."""
     plan = siblings(40)
     scene = Scene(plan, hosts=2)
@@ -274,7 +274,7 @@ def test_the_second_successor_knows_what_the_first_one_did() -> None:
 
 
 @pytest.mark.parametrize("how", ["its host is lost", "it fails"])
-def test_who_had_finished_has_if_the_one_that_was_to_repeat_it_is_gone(how: str) -> None:
+def test_a_finished_vertex_stays_finished_if_its_recomputing_instance_is_gone(how: str) -> None:
     """Found by the simulation: its end was not reported again, and the job never ended."""
     scene = Scene(chain("volatile", b=TWO), hosts=4)
     scene.start_all()
@@ -297,7 +297,7 @@ def test_who_had_finished_has_if_the_one_that_was_to_repeat_it_is_gone(how: str)
 # ---- hosts
 
 
-def test_losses_of_a_slot_are_counted_from_host_to_host() -> None:
+def test_losses_of_a_slot_are_counted_across_hosts() -> None:
     scene = Scene(hosts=1, host_restarts_max=2, vertex_restarts_max=100)
     for generation in range(3):
         scene.start_all()
@@ -307,7 +307,7 @@ def test_losses_of_a_slot_are_counted_from_host_to_host() -> None:
     assert "host of slot 0 was lost 3 times" in scene.manager.error
 
 
-def test_the_next_host_of_a_slot_has_all_the_time_to_start() -> None:
+def test_the_next_host_of_a_slot_has_the_full_time_to_start() -> None:
     scene = Scene(hosts=1, host_start_wait_s=5.0)
     scene.start_all()
     scene.pass_time(20)

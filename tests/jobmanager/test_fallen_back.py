@@ -59,7 +59,7 @@ def two_checkpoints() -> Scene:
     return scene
 
 
-def test_a_successor_begins_from_what_its_predecessor_fell_back_to() -> None:
+def test_a_successor_starts_from_the_older_checkpoint_its_predecessor_chose() -> None:
     scene = two_checkpoints()
     out = []
     for epoch, _ in scene.instances("b"):
@@ -74,7 +74,7 @@ def test_a_successor_begins_from_what_its_predecessor_fell_back_to() -> None:
     assert {i.checkpoint for i in successor.vertices["b"].instances} == {"b20"}
 
 
-def test_a_successor_knows_of_items_that_were_lost_below_a_checkpoint() -> None:
+def test_a_successor_knows_of_items_lost_below_a_checkpoint() -> None:
     """Checkpoints after lost items are discarded: a restart from them would miss the items."""
     scene = two_checkpoints()
     scene.answers = False
@@ -83,7 +83,7 @@ def test_a_successor_knows_of_items_that_were_lost_below_a_checkpoint() -> None:
     assert refs(scene.manager, "b") == refs(successor_of(scene), "b") == ["b20"]
 
 
-def test_a_successor_knows_of_a_vertex_that_begins_anew() -> None:
+def test_a_successor_knows_of_a_vertex_that_restarts_from_its_sources() -> None:
     scene = Scene(durability="volatile", hosts=1)
     scene.start_all()
     scene.checkpoint("a", "a40", 40, 40)
@@ -105,7 +105,7 @@ def test_a_successor_knows_of_a_vertex_that_begins_anew() -> None:
     assert successor.state == "running"
 
 
-def test_what_ends_the_job_is_not_given_up() -> None:
+def test_a_failure_that_ends_the_job_is_logged() -> None:
     """A job that failed because of a missing file can be resumed once the file is back."""
     scene = Scene(durability="async")
     scene.start_all()
@@ -121,7 +121,7 @@ def test_what_ends_the_job_is_not_given_up() -> None:
 
 @pytest.mark.parametrize("before", [0, 15, KEEP_ALL])
 @pytest.mark.parametrize("after", [0, 15, 25, KEEP_ALL])
-def test_a_successor_that_retains_more_knows_nothing_that_was_deleted(
+def test_a_successor_with_longer_retention_names_no_deleted_checkpoint(
     before: int, after: int
 ) -> None:
     scene = Scene(durability="async", retain_us=before)
@@ -151,7 +151,7 @@ def hosts_ordered(out: list[Instruction]) -> list[str]:
     return [i.host for i in out if isinstance(i, StartHost)]
 
 
-def test_hosts_have_other_names_though_the_loss_behind_an_order_was_not_durable() -> None:
+def test_hosts_get_new_names_although_the_loss_before_was_not_durable() -> None:
     """Earlier losses were not durable either: a successor knows only the number of takeovers."""
     ordered: list[str] = []
     log: list[Notice] = []
@@ -168,13 +168,13 @@ def test_hosts_have_other_names_though_the_loss_behind_an_order_was_not_durable(
     assert {HostState.slot_of(name) for name in ordered} == {0, 1}
 
 
-def test_a_host_replaces_one_of_the_same_job_manager() -> None:
+def test_a_host_replaces_only_one_of_the_same_job_manager() -> None:
     host = HostState(3, 0, 2)
     assert (host.name, host.former) == ("h3.2.0", "")
     assert (host.following().name, host.following().former) == ("h3.2.1", "h3.2.0")
 
 
-def test_epochs_are_others_though_no_restart_in_a_large_plan_was_durable() -> None:
+def test_epochs_are_unique_although_no_restart_in_a_large_plan_was_durable() -> None:
     wide = siblings(300)
     first = JobManager(wide, JobConfig(host_restarts_max=99))
     first.handle(JobStarted(1, 0))

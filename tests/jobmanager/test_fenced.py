@@ -41,7 +41,7 @@ def replace_manager(root: Path) -> None:
     JobRoot(str(root), pid=7, machine="elsewhere").claim(SystemClock().now_us())
 
 
-def test_hosts_leave_before_a_replaced_job_manager_has_ended(tmp_path: Path, gate: Gate) -> None:
+def test_hosts_exit_before_a_replaced_job_manager_has_ended(tmp_path: Path, gate: Gate) -> None:
     """A replaced job manager first ends its hosts, whose threads used to outlive it."""
     root, working = tmp_path / "job", threading.Event()
     query = two_exchanges(write_events(tmp_path / "events.parquet"))
@@ -64,7 +64,7 @@ def test_hosts_leave_before_a_replaced_job_manager_has_ended(tmp_path: Path, gat
 
 
 @pytest.mark.slow
-def test_a_sleeper_that_was_fenced_ends_with_one_message(tmp_path: Path) -> None:
+def test_a_suspended_and_fenced_job_manager_ends_with_one_message(tmp_path: Path) -> None:
     file, root = tmp_path / "query.py", tmp_path / "job"
     file.write_text(QUERY.format(events=str(write_events(tmp_path / "events.parquet"))))
     command = [sys.executable, "-m", "jobmanager", "run", str(file), "--root", str(root), "--json"]

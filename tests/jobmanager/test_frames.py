@@ -59,7 +59,7 @@ def in_order(table: pa.Table) -> list[dict[str, object]]:
     return sorted(table.to_pylist(), key=repr)
 
 
-def test_answers_have_the_rows_and_columns_of_the_files(job: jobmanager.Job) -> None:
+def test_results_have_the_rows_and_columns_of_the_files(job: jobmanager.Job) -> None:
     found = job.to_arrow()
     job.wait(WAIT_S)
     written = pq.read_table(job.output)
@@ -74,7 +74,7 @@ def test_answers_have_the_rows_and_columns_of_the_files(job: jobmanager.Job) -> 
     assert in_order(jobmanager.resume(job.root).to_arrow()) == in_order(found), "later, too"
 
 
-def test_technical_columns_and_no_rows_make_clean_tables_too(tmp_path: Path) -> None:
+def test_technical_columns_and_empty_results_are_clean_tables(tmp_path: Path) -> None:
     stream = Stream.from_arrow(TABLE, vs="time", ve="+1s")
     raw = run(stream.to_parquet(technical_columns=True), tmp_path / "raw").to_arrow()
     assert raw.schema.names == ["start", "end", "time", "room", "celsius"]
@@ -84,7 +84,7 @@ def test_technical_columns_and_no_rows_make_clean_tables_too(tmp_path: Path) -> 
     assert none.to_arrow(wait=False).schema.names == none.to_pandas().columns.to_list()
 
 
-def test_frames_of_other_libraries_are_the_same_rows(job: jobmanager.Job, tmp_path: Path) -> None:
+def test_tables_of_other_libraries_have_the_same_rows(job: jobmanager.Job, tmp_path: Path) -> None:
     frame = TABLE.to_pandas()
     naive = frame.assign(time=frame["time"].dt.tz_localize(None))
     polars_frame = pl.from_arrow(TABLE)
@@ -103,7 +103,7 @@ def test_frames_of_other_libraries_are_the_same_rows(job: jobmanager.Job, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_job_keeps_its_table_when_the_process_has_ended_and_the_root_has_moved(
+def test_a_job_keeps_its_table_after_the_process_ends_and_the_root_moves(
     job: jobmanager.Job, tmp_path: Path
 ) -> None:
     file = tmp_path / "table.parquet"
@@ -127,7 +127,7 @@ def test_the_same_table_is_written_once() -> None:
     assert first == again
 
 
-def test_what_is_no_table_is_refused() -> None:
+def test_objects_that_are_not_tables_are_rejected() -> None:
     with pytest.raises(InvalidPlanError, match="takes a table, not a list"):
         Stream.from_arrow([1], vs="time")
     with pytest.raises(InvalidPlanError, match="takes a DataFrame, not a Table"):
@@ -146,7 +146,9 @@ def test_what_is_no_table_is_refused() -> None:
 
 
 @pytest.mark.spark
-def test_spark_in_and_out(job: jobmanager.Job, spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_data_frames_as_input_and_output(
+    job: jobmanager.Job, spark: SparkSession, tmp_path: Path
+) -> None:
     frame = spark.createDataFrame(TABLE.to_pandas())
     stream = Stream.from_spark(frame, vs="time")
     found = run(counts(stream), tmp_path / "job")

@@ -47,7 +47,7 @@ def follow(folder: Path) -> Stream:
 
 
 @pytest.mark.slow
-def test_delivery_without_permission_is_seen_everywhere_and_goes_on_without_a_restart(
+def test_a_delivery_without_permission_is_reported_and_continues_without_a_restart(
     postgres: PostgresServer, postgres_schema: str, tmp_path: Path
 ) -> None:
     table, role = f"{postgres_schema}.t", f"r{postgres_schema}"
@@ -92,7 +92,7 @@ def test_delivery_without_permission_is_seen_everywhere_and_goes_on_without_a_re
 
 
 @pytest.mark.slow
-def test_delivery_that_waits_says_so_and_retry_ends_its_pause(tmp_path: Path) -> None:
+def test_a_waiting_delivery_is_reported_and_retry_ends_its_pause(tmp_path: Path) -> None:
     """The pause is longer than the test, so only the request can end it."""
     calls: list[int] = []
 
@@ -121,7 +121,7 @@ def run_live(query: Query, root: Path, watch: Watch) -> jobmanager.Job:
 
 
 @pytest.mark.slow
-def test_row_that_never_ends_is_named(tmp_path: Path) -> None:
+def test_a_row_that_never_ends_is_named(tmp_path: Path) -> None:
     """Each price is valid until the next one of its key; the last ones have no end."""
     prices = follow(tmp_path / "in").set_duration("365d")
     watch, root = Watch(), tmp_path / "job"
@@ -137,7 +137,7 @@ def test_row_that_never_ends_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_partition_without_rows_is_named(broker: Broker, tmp_path: Path) -> None:
+def test_a_partition_without_rows_is_named(broker: Broker, tmp_path: Path) -> None:
     feed, watch = Feed(broker, 3), Watch()
     feed.write(0, 0)
     feed.write(1, 5)
@@ -153,7 +153,7 @@ def test_partition_without_rows_is_named(broker: Broker, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_rows_that_wait_for_later_ones_say_so(broker: Broker, tmp_path: Path) -> None:
+def test_rows_that_wait_for_later_ones_are_reported(broker: Broker, tmp_path: Path) -> None:
     """A beginner's first question: three rows were sent, and no result appears."""
     feed, watch = Feed(broker, 1), Watch()
     feed.write(0, 0)
@@ -167,7 +167,7 @@ def test_rows_that_wait_for_later_ones_say_so(broker: Broker, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_until_beyond_the_end_is_named(broker: Broker, tmp_path: Path) -> None:
+def test_an_until_beyond_the_end_is_named(broker: Broker, tmp_path: Path) -> None:
     feed, watch = Feed(broker, 1), Watch()
     feed.write(0, 0, rows=10)
     job = run_live(feed.query(until={0: 30}), tmp_path / "job", watch)

@@ -71,7 +71,9 @@ def kill_when(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.25, 0.5, 0.75, 1.0])
-def test_killed_once(share: float, events: Path, expected: jobmanager.Job, tmp_path: Path) -> None:
+def test_a_driver_is_killed_once(
+    share: float, events: Path, expected: jobmanager.Job, tmp_path: Path
+) -> None:
     root = tmp_path / "job"
     kill_when(int(ROWS * share), events, root)
     whole = items_by_partition(expected.output)
@@ -83,7 +85,9 @@ def test_killed_once(share: float, events: Path, expected: jobmanager.Job, tmp_p
 
 
 @pytest.mark.slow
-def test_killed_again_and_again(events: Path, expected: jobmanager.Job, tmp_path: Path) -> None:
+def test_a_driver_is_killed_repeatedly(
+    events: Path, expected: jobmanager.Job, tmp_path: Path
+) -> None:
     root = tmp_path / "job"
     seen = 0
     for _ in range(6):
@@ -98,7 +102,7 @@ def test_killed_again_and_again(events: Path, expected: jobmanager.Job, tmp_path
 
 @pytest.mark.parametrize("where", ["path", pytest.param("s3", marks=pytest.mark.slow)])
 @pytest.mark.slow
-def test_one_that_was_taken_for_dead_ends_and_its_successor_gives_the_answer(
+def test_a_driver_considered_dead_ends_and_its_successor_completes_the_job(
     where: str,
     events: Path,
     expected: jobmanager.Job,

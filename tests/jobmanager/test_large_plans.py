@@ -26,7 +26,7 @@ def taken(scene: Scene, number: int, at: int, *, taken_us: int = 0) -> list[obje
     return list(scene.tell(notice))
 
 
-def test_marks_are_applied_for_many_checkpoints_at_once() -> None:
+def test_low_water_marks_are_updated_for_many_checkpoints_at_once() -> None:
     scene = Scene(siblings(SINKS), hosts=4)
     scene.start_all()
     answers = [taken(scene, k, at) for at in (10, 20, 30) for k in range(SINKS)]
@@ -44,14 +44,14 @@ def test_marks_are_applied_for_many_checkpoints_at_once() -> None:
     assert min(marked.values()) >= 20
 
 
-def test_a_checkpoint_after_a_while_applies_the_marks_at_once() -> None:
+def test_a_checkpoint_after_a_pause_updates_the_marks_at_once() -> None:
     scene = Scene(siblings(SINKS), hosts=4)
     scene.start_all()
     assert taken(scene, 0, 10, taken_us=1) == []
     assert taken(scene, 1, 10, taken_us=6_000_000) != []
 
 
-def test_a_successor_keeps_no_checkpoint_that_was_deleted() -> None:
+def test_a_successor_keeps_no_deleted_checkpoint() -> None:
     scene = Scene(siblings(SINKS), hosts=4)
     scene.start_all()
     answers = [taken(scene, k, at) for at in (10, 20, 30) for k in range(SINKS)]
@@ -64,7 +64,7 @@ def test_a_successor_keeps_no_checkpoint_that_was_deleted() -> None:
     assert all(tracker.newest(f"b{k}").name == f"b{k}-30" for k in range(SINKS))
 
 
-def test_a_host_is_told_only_where_the_streams_are_that_it_reads() -> None:
+def test_a_host_gets_only_the_addresses_of_streams_it_reads() -> None:
     scene = Scene(siblings(3), hosts=4)
     told: list[tuple[str, str]] = []
     for host in ("h0.0", "h1.0", "h2.0", "h3.0"):
@@ -74,7 +74,7 @@ def test_a_host_is_told_only_where_the_streams_are_that_it_reads() -> None:
     assert [host for host, _ in told] == ["h1.0", "h2.0", "h3.0"]
 
 
-def test_where_a_sink_is_is_told_to_somebody() -> None:
+def test_the_address_of_a_sink_is_sent_to_a_subscriber() -> None:
     scene = Scene(siblings(1), hosts=2)
     scene.start_all()
     assert any("Locate(vertex='b0'" in line for line in scene.lines)

@@ -63,7 +63,7 @@ OPTIONS = {
 T = TypeVar("T")
 
 
-def test_a_vertex_is_restarted_in_vain_so_many_times() -> None:
+def test_the_number_of_restarts_without_progress_is_limited() -> None:
     scene = Scene(hosts=1, vertex_restarts_max=2, host_restarts_max=100)
     for generation in range(3):
         scene.start_all()
@@ -95,7 +95,7 @@ def test_a_job_that_waits_for_days_may_lose_a_host_each_day(limits: dict[str, in
     assert len(scene.manager.vertices["a"].fruitless_restarts) == 1
 
 
-def test_progress_renews_the_budget_of_restarts() -> None:
+def test_progress_resets_the_count_of_restarts() -> None:
     scene = Scene(hosts=1, vertex_restarts_max=2, host_restarts_max=100)
     for generation in range(6):
         scene.start_all()
@@ -105,7 +105,7 @@ def test_progress_renews_the_budget_of_restarts() -> None:
     assert scene.manager.state == "running"
 
 
-def test_pauses_between_restarts_double_up_to_the_longest() -> None:
+def test_pauses_between_restarts_double_up_to_the_maximum() -> None:
     scene = Scene(hosts=1, vertex_failures_max=100, restart_pause_s=1.0, restart_pause_max_s=3.0)
     scene.start_all()
     pauses, now_s = [], 0.0
@@ -122,7 +122,7 @@ def test_pauses_between_restarts_double_up_to_the_longest() -> None:
     assert pauses == [1.0, 2.0, 3.0, 3.0]
 
 
-def test_a_checkpoint_that_does_not_come_is_asked_for_again() -> None:
+def test_a_missing_checkpoint_is_requested_again() -> None:
     scene = Scene(chain("async", b=Recovery("replication", 2)), join_wait_s=2.0)
     scene.start_all()
     scene.answers = False
@@ -135,7 +135,7 @@ def test_a_checkpoint_that_does_not_come_is_asked_for_again() -> None:
     assert said(scene.pass_time(4.2), TakeCheckpoint) == again
 
 
-def test_a_newcomer_that_is_never_answered_does_not_hold_the_job() -> None:
+def test_a_join_without_a_response_does_not_delay_the_job() -> None:
     """Only running instances count: the job keeps the memory that it may read without waiting."""
     scene = Scene(chain("volatile", b=Recovery("replication", 2)), join_wait_s=2.0)
     scene.start_all()
@@ -149,7 +149,7 @@ def test_a_newcomer_that_is_never_answered_does_not_hold_the_job() -> None:
     assert scene.manager.job.consumed("b") == (100,)
 
 
-def test_a_silent_host_and_a_stalled_job_end_at_their_limits_not_before() -> None:
+def test_a_silent_host_and_a_stalled_job_end_exactly_at_their_limits() -> None:
     scene = Scene(hosts=2, host_silence_s=5.0, stall_wait_s=8.0, vertex_restarts_max=100)
     scene.start_all()
     assert scene.pass_time(5.0) == []
@@ -194,7 +194,7 @@ def driver_of(config: JobConfig, hosts: Hosts, **surroundings: Any) -> Driver:
     return driver
 
 
-def test_hosts_are_waited_for_as_long_as_the_limit_says() -> None:
+def test_the_job_waits_for_hosts_up_to_the_limit() -> None:
     hosts, root, clock = CountingHosts(), JobRoot(MemoryBlobs()), ManualClock(0)
     driver = driver_of(JobConfig(host_stop_wait_s=0.25), hosts, root=root, clock=clock)
     root.request(CANCEL)
@@ -204,7 +204,7 @@ def test_hosts_are_waited_for_as_long_as_the_limit_says() -> None:
     assert hosts.waited_s == [0.25]
 
 
-def test_a_root_that_is_away_is_tried_less_and_less_often() -> None:
+def test_an_unreachable_root_is_tried_at_growing_intervals() -> None:
     tries: list[float] = []
     clock = ManualClock(0)
 
@@ -227,7 +227,7 @@ def test_a_root_that_is_away_is_tried_less_and_less_often() -> None:
     assert tries == [0.5, 1.5, 3.5, 7.5, 11.5]
 
 
-def test_the_status_of_many_is_written_less_often() -> None:
+def test_the_status_of_a_large_job_is_written_less_often() -> None:
     """Four rows (three vertices and a host) at one row a second: a status every four seconds."""
     written: list[float] = []
     clock = ManualClock(0)
@@ -261,7 +261,7 @@ class StuckBackground(InlineBackground):
         return is_done()
 
 
-def test_notices_that_do_not_become_durable_are_waited_for_up_to_the_limit() -> None:
+def test_notices_that_do_not_become_durable_are_awaited_up_to_the_limit() -> None:
     root, clock, background = JobRoot(MemoryBlobs()), ManualClock(1), StuckBackground()
     root.claim(clock.now_us())
     log = NoticeLog(root, clock, JobConfig(notice_flush_wait_s=0.5), background)
@@ -281,7 +281,7 @@ def test_many_hosts_report_less_often() -> None:
 # ---- of hosts
 
 
-def test_a_volatile_channel_keeps_less_than_other_streams() -> None:
+def test_a_volatile_channel_keeps_less_in_memory_than_other_streams() -> None:
     limits = HostLimits(channel_bytes_max=100, stream=StreamLimits(tail_bytes_max=1_000))
     assert limits.stream_limits("volatile").tail_bytes_max == 100
     assert limits.stream_limits("async").tail_bytes_max == 1_000

@@ -72,7 +72,7 @@ def live(broker: Broker, tmp_path: Path) -> Any:
     made.end()
 
 
-def test_a_total_of_a_customer_who_came_once(
+def test_a_total_of_a_customer_with_one_order(
     live: Live, postgres: PostgresServer, postgres_schema: str
 ) -> None:
     table = f"{postgres_schema}.totals"
@@ -90,7 +90,7 @@ def test_a_total_of_a_customer_who_came_once(
         until(lambda: _rows(postgres, f"SELECT customer, n, last FROM {table}") == expected)
 
 
-def test_orders_with_the_price_that_holds(
+def test_orders_with_the_current_price(
     live: Live, postgres: PostgresServer, postgres_schema: str
 ) -> None:
     table = f"{postgres_schema}.priced"
@@ -110,7 +110,7 @@ def test_orders_with_the_price_that_holds(
         until(lambda: _rows(postgres, f"SELECT id, price FROM {table} {here}") == expected)  # noqa: B023
 
 
-def test_orders_with_payments_so_far(
+def test_orders_with_their_payments_so_far(
     live: Live, postgres: PostgresServer, postgres_schema: str
 ) -> None:
     table = f"{postgres_schema}.paid"

@@ -36,7 +36,7 @@ def batch_rows(folder: Path, root: Path) -> list[dict[str, object]]:
 
 
 @pytest.mark.slow
-def test_files_that_come_are_read_once_also_by_a_successor(tmp_path: Path) -> None:
+def test_new_files_are_read_once_also_by_a_successor(tmp_path: Path) -> None:
     folder, root, watch = tmp_path / "in", tmp_path / "job", Watch()
     folder.mkdir()
     write_file(folder, 0)
@@ -61,7 +61,7 @@ def test_files_that_come_are_read_once_also_by_a_successor(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_a_silent_partition_holds_nothing_back(tmp_path: Path) -> None:
+def test_a_silent_partition_delays_nothing(tmp_path: Path) -> None:
     """All files but the first go to one of two partitions; windows close anyway."""
     folder, watch = tmp_path / "in", Watch()
     folder.mkdir()
@@ -79,7 +79,7 @@ def test_a_silent_partition_holds_nothing_back(tmp_path: Path) -> None:
     assert answer_rows(job) == batch_rows(folder, tmp_path / "batch")
 
 
-def test_a_window_with_an_offset_is_out_when_it_has_ended(tmp_path: Path) -> None:
+def test_a_window_with_an_offset_is_emitted_at_its_end(tmp_path: Path) -> None:
     """Windows of days that start at 7:00 waited for the next midnight, the only CTI of a day."""
     folder, watch = tmp_path / "in", Watch()
     folder.mkdir()
@@ -94,7 +94,7 @@ def test_a_window_with_an_offset_is_out_when_it_has_ended(tmp_path: Path) -> Non
     assert finish(job)["events_out"] == 2
 
 
-def test_a_file_that_changes_after_it_was_taken_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_file_that_changes_after_it_was_read_is_rejected_by_name(tmp_path: Path) -> None:
     folder, root, watch = tmp_path / "in", tmp_path / "job", Watch()
     folder.mkdir()
     write_file(folder, 0)
@@ -111,7 +111,7 @@ def test_a_file_that_changes_after_it_was_taken_is_refused_by_name(tmp_path: Pat
     assert issubclass(SourceChangedError, Exception)
 
 
-def test_what_needs_an_end_refuses_a_growing_folder(tmp_path: Path) -> None:
+def test_operations_that_need_an_end_reject_a_growing_folder(tmp_path: Path) -> None:
     write_file(tmp_path, 0)
     stream = Stream.from_json(str(tmp_path), vs="t", delay="1s", follow=True)
     with pytest.raises(InvalidPlanError, match="grows while it is read"):

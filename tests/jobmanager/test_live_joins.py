@@ -59,7 +59,7 @@ class Both:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["full", "anti"])
-def test_each_row_comes_once_however_often_the_job_begins_again(
+def test_each_joined_row_is_emitted_once_after_any_number_of_restarts(
     broker: Broker, tmp_path: Path, how: str
 ) -> None:
     both, watch = Both(broker), Watch()

@@ -35,7 +35,7 @@ def start(query: Query, root: Path, watch: Watch | None = None) -> jobmanager.Jo
     return jobmanager.run(query, root=str(root), executor="local", config=QUICK, on_status=watch)
 
 
-def test_a_bounded_read_ends_where_the_topic_ended_when_it_was_planned(
+def test_a_bounded_read_ends_where_the_topic_ended_at_planning(
     broker: Broker, tmp_path: Path
 ) -> None:
     feed = Feed(broker, 3)
@@ -51,7 +51,7 @@ def test_a_bounded_read_ends_where_the_topic_ended_when_it_was_planned(
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
-def test_fetches_of_any_size_give_the_same_sequence(
+def test_the_sequence_does_not_depend_on_the_sizes_of_fetches(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int
 ) -> None:
     feed = Feed(broker, 3)
@@ -68,7 +68,7 @@ def test_fetches_of_any_size_give_the_same_sequence(
     assert len(digests) == 1
 
 
-def test_a_job_follows_a_topic_and_a_silent_partition_holds_nothing_back(
+def test_a_job_follows_a_topic_and_a_silent_partition_delays_nothing(
     broker: Broker, tmp_path: Path
 ) -> None:
     feed, watch = Feed(broker, 3), Watch()
@@ -86,7 +86,7 @@ def test_a_job_follows_a_topic_and_a_silent_partition_holds_nothing_back(
     assert answer(job) == feed.expected()
 
 
-def test_a_job_that_is_resumed_goes_on_at_its_offsets(broker: Broker, tmp_path: Path) -> None:
+def test_a_resumed_job_continues_at_its_offsets(broker: Broker, tmp_path: Path) -> None:
     feed, watch = Feed(broker, 2), Watch()
     feed.write(0, 0)
     feed.write(1, 0)
@@ -103,7 +103,7 @@ def test_a_job_that_is_resumed_goes_on_at_its_offsets(broker: Broker, tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_job_that_is_to_finish_ends_where_the_topic_ends_not_where_it_happens_to_be(
+def test_finish_ends_a_job_at_the_end_of_the_topic_and_not_at_its_position(
     own_broker: Broker, tmp_path: Path
 ) -> None:
     """The finish request reaches the successor, which has read less than its predecessor."""
@@ -129,9 +129,7 @@ def test_a_job_that_is_to_finish_ends_where_the_topic_ends_not_where_it_happens_
 
 
 @pytest.mark.slow
-def test_a_broker_that_freezes_and_one_that_is_started_anew_are_waited_for(
-    own_broker: Broker, tmp_path: Path
-) -> None:
+def test_a_job_waits_for_a_frozen_or_restarted_broker(own_broker: Broker, tmp_path: Path) -> None:
     feed, watch = Feed(own_broker, 2), Watch()
     feed.write(0, 0)
     feed.write(1, 0)
@@ -153,7 +151,7 @@ def test_a_broker_that_freezes_and_one_that_is_started_anew_are_waited_for(
     assert answer(job) == feed.expected()
 
 
-def test_bad_records_end_the_job_or_stand_aside(broker: Broker, tmp_path: Path) -> None:
+def test_bad_records_end_the_job_or_become_dead_letters(broker: Broker, tmp_path: Path) -> None:
     feed = Feed(broker, 1)
     feed.write(0, 0, rows=20)
     broker.produce(feed.topic, [b"{", b'{"t": "noon"}'])
@@ -172,7 +170,9 @@ def test_bad_records_end_the_job_or_stand_aside(broker: Broker, tmp_path: Path) 
     assert answer(job) == feed.expected()
 
 
-def test_a_topic_that_is_created_anew_fails_the_job(broker: Broker, tmp_path: Path) -> None:
+def test_a_topic_that_is_deleted_and_created_again_fails_the_job(
+    broker: Broker, tmp_path: Path
+) -> None:
     feed, watch = Feed(broker, 1), Watch()
     feed.write(0, 0)
     job = start(feed.query(), tmp_path, watch)

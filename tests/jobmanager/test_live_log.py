@@ -38,7 +38,7 @@ def rows(number: int) -> pa.RecordBatch:
 
 
 @pytest.mark.slow
-def test_pushed_rows_are_read_as_they_come_also_by_a_successor(tmp_path: Path) -> None:
+def test_pushed_rows_are_read_as_they_arrive_also_by_a_successor(tmp_path: Path) -> None:
     uri, root, watch = str(tmp_path / "log"), tmp_path / "job", Watch()
     with Appender(uri, SCHEMA) as log:
         log.append(rows(0))
@@ -64,7 +64,7 @@ def test_pushed_rows_are_read_as_they_come_also_by_a_successor(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_a_log_keeps_what_a_stopped_job_needs_and_nothing_of_a_finished_one(tmp_path: Path) -> None:
+def test_a_log_keeps_rows_for_a_stopped_job_but_not_for_a_finished_one(tmp_path: Path) -> None:
     """Its retention is 0, so only the rows that the job needs are kept."""
     uri, root, watch = str(tmp_path / "log"), tmp_path / "job", Watch()
     folder, limits = tmp_path / "log", AppendLimits(segment_commits_max=1, retention_s=0.0)
@@ -98,7 +98,7 @@ def test_a_log_keeps_what_a_stopped_job_needs_and_nothing_of_a_finished_one(tmp_
 
 
 @pytest.mark.slow
-def test_a_job_follows_what_another_one_writes_through_its_failure(tmp_path: Path) -> None:
+def test_a_job_follows_the_output_of_another_one_through_its_failure(tmp_path: Path) -> None:
     uri, first, second = str(tmp_path / "log"), tmp_path / "first", tmp_path / "second"
     watch, behind = Watch(), Watch()
     with Appender(uri, SCHEMA) as log:
@@ -140,7 +140,7 @@ def behind_it(output: str, *, follow: bool) -> Query:
     return windows.agg(keys=agg.count(), last=agg.max("last")).to_parquet()
 
 
-def test_what_nobody_writes_is_not_followed(tmp_path: Path) -> None:
+def test_a_stream_without_a_writer_is_not_followed(tmp_path: Path) -> None:
     with pytest.raises(SourceNotFoundError, match="start that job first"):
         Stream.from_rstream(str(tmp_path), follow=True)
     with pytest.raises(InvalidPlanError, match="already has times and CTIs"):

@@ -44,9 +44,7 @@ def counts(rows: list[dict[str, int]]) -> list[tuple[int, int, int]]:
     return sorted((w * WINDOW_US, key, n) for (w, key), n in found.items())
 
 
-def test_records_that_were_removed_end_the_job_or_are_counted(
-    broker: Broker, tmp_path: Path
-) -> None:
+def test_deleted_records_end_the_job_or_are_counted(broker: Broker, tmp_path: Path) -> None:
     """Rows 0 to 199 are read; while no job runs, those before 300 are removed.
 
     A stop leaves a checkpoint, so also a job that recovers by replay needs no earlier rows.
@@ -76,7 +74,7 @@ def test_records_that_were_removed_end_the_job_or_are_counted(
         assert (partition["position"], partition["lost"]) == (400, 100), name
 
 
-def test_a_partition_that_is_ahead_by_more_than_skew_is_not_read_on(
+def test_a_partition_that_is_ahead_by_more_than_skew_is_paused(
     broker: Broker, tmp_path: Path
 ) -> None:
     """Partition 0 has eight seconds of events; partition 1 has one, and gets the rest later."""
@@ -104,7 +102,7 @@ def positions(status: dict[str, Any]) -> list[int]:
     return [partition["position"] for partition in status["vertices"][0]["logs"]]
 
 
-def test_a_clock_that_is_set_back_an_hour_takes_nothing_back(
+def test_setting_the_clock_back_an_hour_does_not_move_watermarks_back(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Earlier CTIs from the clock stay valid: rows of the repeated hour are late and counted."""
@@ -151,7 +149,7 @@ GROUP BY key, window_start, window_end
 """
 
 
-def test_a_live_job_of_sql_from_topic_to_topic(broker: Broker, topic: str, tmp_path: Path) -> None:
+def test_a_live_sql_job_from_topic_to_topic(broker: Broker, topic: str, tmp_path: Path) -> None:
     """Rows arrive while it runs; it is stopped and resumed in between."""
     feed, watch = Feed(broker, 2), Watch()
     feed.write(0, 0)

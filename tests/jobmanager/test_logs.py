@@ -22,7 +22,7 @@ def _restored() -> Iterator[None]:
     logs.configure(verbose=False)
 
 
-def test_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_logging(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(verbose=False)
     logger = logging.getLogger("rstream.log.flush")
     logger.info("nothing of note")
@@ -38,7 +38,7 @@ def test_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_verbose_with_fields(capsys: pytest.CaptureFixture[str]) -> None:
+def test_verbose_logging_with_fields(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(verbose=True)
     logging.getLogger("jobmanager.driver.driver").info("notice %d", 1, extra={"notice": ("a", 2)})
     logging.getLogger("elsewhere").info("not ours")
@@ -49,7 +49,7 @@ def test_verbose_with_fields(capsys: pytest.CaptureFixture[str]) -> None:
     assert record["time"].endswith("Z")
 
 
-def test_an_exception_stays_on_the_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_exception_is_logged_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(verbose=False)
     try:
         raise ValueError("two\nlines")
@@ -59,14 +59,14 @@ def test_an_exception_stays_on_the_line(capsys: pytest.CaptureFixture[str]) -> N
     assert "ValueError: two\nlines" in json.loads(line)["error"]
 
 
-def test_configured_twice_logs_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_configuring_twice_logs_once(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(verbose=False)
     logs.configure(verbose=False)
     logging.getLogger("rvertex").warning("once")
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
-def test_a_file_of_logs_rotates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_file_rotates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "LOG_BYTES_MAX", 2_000)
     with monkeypatch.context() as here:
         here.setenv(logs.LOG_FILE, str(tmp_path / "driver.log"))
@@ -81,7 +81,7 @@ def test_a_file_of_logs_rotates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert last["message"] == "notice 199"
 
 
-def test_a_file_that_cannot_be_written_is_a_mistake(
+def test_an_unwritable_log_file_is_a_usage_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as here:
@@ -90,7 +90,7 @@ def test_a_file_that_cannot_be_written_is_a_mistake(
             logs.configure(verbose=False)
 
 
-def test_messages_of_a_client_are_written_once_in_a_while(
+def test_messages_of_a_client_are_rate_limited(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The client reports an unreachable broker twenty times a second."""

@@ -105,7 +105,7 @@ def killed_and_finished(folder: Path, calls_max: int) -> list[tuple[object, ...]
 
 
 @pytest.mark.slow
-def test_killed_jobs_have_one_answer_per_row_and_call_little_again(tmp_path: Path) -> None:
+def test_killed_jobs_have_one_result_per_row_and_repeat_few_calls(tmp_path: Path) -> None:
     folder = tmp_path / "lookup"
     folder.mkdir()
     found = killed_and_finished(folder, ROWS // 5)

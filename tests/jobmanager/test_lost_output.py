@@ -23,12 +23,12 @@ def finished_scene(*, with_checkpoints: bool = True) -> Scene:
     return scene
 
 
-def test_a_job_has_finished_when_its_output_was_seen_to_be_whole() -> None:
+def test_a_job_has_finished_when_its_output_was_checked() -> None:
     scene = finished_scene()
     assert scene.tell(OutputWhole()) == [EndJob("finished", "")]
 
 
-def test_what_is_lost_is_written_again_and_looked_at_again() -> None:
+def test_lost_output_is_recomputed_and_checked_again() -> None:
     scene = finished_scene()
     out = scene.tell(OutputDamaged("out", 20, "f: it is not there"))
     assert ("c", "c10") in started(out), "its newest checkpoint at or before what is lost"
@@ -38,13 +38,13 @@ def test_what_is_lost_is_written_again_and_looked_at_again() -> None:
     assert scene.tell(OutputWhole()) == [EndJob("finished", "")]
 
 
-def test_before_every_checkpoint_it_begins_from_its_sources() -> None:
+def test_if_the_loss_precedes_every_checkpoint_the_job_restarts_from_its_sources() -> None:
     scene = finished_scene()
     out = scene.tell(OutputDamaged("out", 5, "f: it is not there"))
     assert started(out) == [("c", "")], "its writer still has all of its input in memory"
 
 
-def test_a_vertex_that_finds_its_output_gone_goes_further_back() -> None:
+def test_a_vertex_whose_output_is_missing_restarts_further_back() -> None:
     scene = Scene()
     scene.start_all()
     scene.checkpoint("c", "c10", 10, 10)
@@ -65,7 +65,7 @@ def test_a_successor_knows_that_the_vertex_has_not_finished() -> None:
     assert [v for v, state in job.vertices.items() if not state.is_finished] == ["c"]
 
 
-def test_what_cannot_be_computed_again_fails_with_the_file_and_what_to_do() -> None:
+def test_an_unrecoverable_loss_fails_with_the_file_and_the_remedy() -> None:
     scene = finished_scene()
     scene.manager.job.collected = dict.fromkeys(scene.manager.topology.streams, 1)
     for vertex in scene.manager.topology.vertices.values():

@@ -46,7 +46,7 @@ def counts(folder: Path, **given: Any) -> Any:
 
 
 @pytest.mark.parametrize("policy", ["skip", "dead_letter"])
-def test_a_far_row_of_a_file_is_bad_and_delays_nothing(tmp_path: Path, policy: str) -> None:
+def test_a_row_far_ahead_in_a_file_is_bad_and_delays_nothing(tmp_path: Path, policy: str) -> None:
     now_us = SystemClock().now_us() // 1_000_000 * 1_000_000
     write(tmp_path / "in", 0, [now_us, now_us + 10 * YEAR_US, now_us + 1, now_us + 600_000_000])
     query = counts(tmp_path / "in", max_ahead="1h", on_bad_row=policy)
@@ -60,7 +60,7 @@ def test_a_far_row_of_a_file_is_bad_and_delays_nothing(tmp_path: Path, policy: s
         assert dead["reason"].startswith("starts further ahead of the clock than max_ahead allows")
 
 
-def test_without_it_and_where_it_fails_the_row_is_named(tmp_path: Path) -> None:
+def test_without_max_ahead_the_row_is_named(tmp_path: Path) -> None:
     now_us = SystemClock().now_us()
     write(tmp_path / "in", 0, [now_us, now_us + 10 * YEAR_US])
     (job, root) = (counts(tmp_path / "in", max_ahead="1h"), str(tmp_path / "job"))
@@ -73,7 +73,7 @@ def test_without_it_and_where_it_fails_the_row_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_far_row_of_a_growing_folder_is_bad_also_for_a_successor(tmp_path: Path) -> None:
+def test_a_row_far_ahead_in_a_growing_folder_is_bad_also_for_a_successor(tmp_path: Path) -> None:
     """Rows after it are in time, in this run and after a resume."""
     folder, root, watch = tmp_path / "in", tmp_path / "job", Watch()
     now_us = SystemClock().now_us() // 1_000_000 * 1_000_000
@@ -104,7 +104,9 @@ PUSHED = pa.schema([("time", pa.int64()), ("until", pa.int64()), ("n", pa.int64(
 
 
 @pytest.mark.parametrize("follow", [False, True])
-def test_bad_rows_of_a_pushed_log_are_kept_and_say_which(tmp_path: Path, follow: bool) -> None:
+def test_bad_rows_of_a_pushed_log_are_kept_with_their_positions(
+    tmp_path: Path, follow: bool
+) -> None:
     """Bad are a row too far ahead, a row without a time, and a row that ends before it starts."""
     now_us, log, root, watch = SystemClock().now_us(), tmp_path / "log", tmp_path / "job", Watch()
     with Appender(str(log), PUSHED) as appender:
@@ -132,7 +134,7 @@ def test_bad_rows_of_a_pushed_log_are_kept_and_say_which(tmp_path: Path, follow:
     assert {row["source"] for row in dead} == {str(log)}
 
 
-def test_the_output_of_a_job_has_its_times_already(tmp_path: Path) -> None:
+def test_max_ahead_is_rejected_for_the_output_of_a_job(tmp_path: Path) -> None:
     write(tmp_path / "in", 0, [1])
     rows = Stream.from_json(str(tmp_path / "in"), vs="t")
     output = str(tmp_path / "out")
@@ -141,7 +143,7 @@ def test_the_output_of_a_job_has_its_times_already(tmp_path: Path) -> None:
         Stream.from_rstream(output, max_ahead="1h")
 
 
-def test_a_message_that_is_too_far_ahead_is_kept_with_its_key() -> None:
+def test_a_message_too_far_ahead_is_kept_with_its_key() -> None:
     """Two rows of one message, after a message that is decoded in time."""
     spec = log_vertex(1, delay_us=3, cti_every_us=4, replays=False, max_ahead_us=5)
     assert spec.source is not None

@@ -25,7 +25,7 @@ X = pa.schema([pa.field("x", pa.int64(), nullable=False)])
 
 @pytest.mark.parametrize("query", ["SELECT x FROM s WHERE x > 94 AND y < 98", "SELECT y FROM s"])
 @pytest.mark.parametrize("options", ["", ", delay = '1s'", ", late = 'adjust'"])
-def test_parquet_that_is_not_read_has_no_nulls(tmp_path: Path, query: str, options: str) -> None:
+def test_unread_parquet_columns_may_have_nulls(tmp_path: Path, query: str, options: str) -> None:
     """Payload of row groups that no filter passes, and columns that only late rows would need."""
     numbers = list(range(ROWS))
     table = pa.table({"t": [1 + n for n in numbers], "x": numbers, "y": numbers})
@@ -41,7 +41,7 @@ def test_parquet_that_is_not_read_has_no_nulls(tmp_path: Path, query: str, optio
 
 
 @pytest.mark.parametrize("format_", ["csv", "parquet", "json"])
-def test_texts_longer_than_their_column(tmp_path: Path, format_: str) -> None:
+def test_texts_longer_than_their_column_are_bad(tmp_path: Path, format_: str) -> None:
     """``VARCHAR(n)`` counts characters in PostgreSQL, and has no effect in DuckDB."""
     path = tmp_path / f"a.{format_}"
     rows = [
@@ -78,7 +78,7 @@ def test_texts_longer_than_their_column(tmp_path: Path, format_: str) -> None:
     assert len(made(dialect="duckdb")) == len(rows)
 
 
-def test_a_field_of_arrow_says_it_in_python(tmp_path: Path) -> None:
+def test_an_arrow_field_declares_not_null_in_python(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text("".join(json.dumps(row) + "\n" for row in ({"t": 1, "x": 1}, {"t": 2})))
     given: dict[str, Any] = {"vs": "t", "schema": X}
@@ -91,14 +91,14 @@ def test_a_field_of_arrow_says_it_in_python(tmp_path: Path) -> None:
     assert rows["x"].to_pylist() == [1]
 
 
-def test_of_messages_too() -> None:
+def test_not_null_applies_to_messages() -> None:
     stream = Stream.from_kafka("t", servers="h:1", vs="timestamp", delay="1s", schema=X)
     assert isinstance(stream.plan, Source)
     assert stream.plan.spec.checks.not_null == ("x",)
     assert stream.schema.field("x").nullable
 
 
-def test_items_that_lack_a_value_are_refused() -> None:
+def test_items_without_a_required_value_are_rejected() -> None:
     assert Stream.from_items(X, [event(1, x=1)]).schema.field("x").nullable
     with pytest.raises(InvalidPlanError, match="null in column 'x', which is not nullable"):
         Stream.from_items(X, [event(1, x=1), event(2, x=None)])

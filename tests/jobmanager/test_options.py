@@ -37,7 +37,7 @@ def plan() -> PhysicalPlan:
     return lower(two_phases(), root="ROOT", parallelism=2)
 
 
-def test_limits_follow_from_what_is_given() -> None:
+def test_limits_follow_from_the_options() -> None:
     options: RunOptions = {
         "checkpoint_interval": "1s",
         "checkpoint_bytes": "64MB",
@@ -54,7 +54,7 @@ def test_limits_follow_from_what_is_given() -> None:
     assert applied(JobConfig(retain_us=5), {"retain": None}).retain_us == 5
 
 
-def test_what_is_recorded_is_json_and_says_the_same() -> None:
+def test_recorded_options_are_json_and_can_be_read_back() -> None:
     options: RunOptions = {
         "recovery": "replay",
         "checkpoint_interval": timedelta(seconds=1),
@@ -92,7 +92,9 @@ def test_mistakes_are_named(options: dict[str, Any], message: str) -> None:
         ({"replicas": 1}, ("checkpoint", 1)),
     ],
 )
-def test_every_vertex_is_recovered_as_asked(options: RunOptions, expected: tuple[str, int]) -> None:
+def test_every_vertex_gets_the_requested_recovery(
+    options: RunOptions, expected: tuple[str, int]
+) -> None:
     found = planned(plan(), options, is_new=True)
     assert {(v.recovery.strategy, v.recovery.replicas) for v in found.vertices} == {expected}
     assert replicas_max(found) == expected[1]
@@ -107,12 +109,12 @@ def test_every_vertex_is_recovered_as_asked(options: RunOptions, expected: tuple
         ({"replicas": 9}, "between 1 and 8"),
     ],
 )
-def test_contradictions_are_refused(options: RunOptions, message: str) -> None:
+def test_contradictory_options_are_rejected(options: RunOptions, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         planned(plan(), options, is_new=True)
 
 
-def test_what_remembers_without_bound_is_not_replayed() -> None:
+def test_operators_with_unbounded_state_are_not_replayed() -> None:
     rows = [event("1s", k=1)]
     stream = Stream.from_items({"k": "int64"}, rows).group_by("k").window(count_window(3))
     query = stream.agg(n=agg.count()).to_parquet()
@@ -122,7 +124,7 @@ def test_what_remembers_without_bound_is_not_replayed() -> None:
         planned(lower(query, root="ROOT"), {"recovery": "replay"}, is_new=True)
 
 
-def test_too_few_hosts_are_told_before_anything_starts() -> None:
+def test_too_few_hosts_are_reported_before_anything_starts() -> None:
     found = planned(plan(), {"replicas": 3}, is_new=True)
     check_hosts(found, 3)
     with pytest.raises(UsageError, match="3 replicas need as many hosts, there are only 2"):
@@ -130,12 +132,12 @@ def test_too_few_hosts_are_told_before_anything_starts() -> None:
 
 
 @pytest.mark.parametrize("paced", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_pace_is_a_number_of_times(paced: float) -> None:
+def test_a_pace_is_a_positive_number(paced: float) -> None:
     with pytest.raises(UsageError, match="paced must be positive"):
         configured(JobConfig(), None, None, paced)
 
 
-def test_more_hosts_than_a_process_has_room_for_are_refused() -> None:
+def test_more_hosts_than_a_process_can_run_are_rejected() -> None:
     def opened(hosts: int) -> int:
         config = JobConfig(hosts=hosts)
         return open_executor("local", plan(), None, config, None).hosts
@@ -145,7 +147,7 @@ def test_more_hosts_than_a_process_has_room_for_are_refused() -> None:
         opened(LOCAL_HOSTS_MAX + 1)
 
 
-def test_a_verifying_job_flushes_every_channel_from_its_beginning() -> None:
+def test_a_verifying_job_flushes_every_channel_from_its_start() -> None:
     found = planned(plan(), {"verify": True}, is_new=True)
     found.validate()
     assert {e.durability for v in found.vertices for e in v.outputs} == {"async"}
@@ -168,6 +170,8 @@ def test_an_option_is_declared_once() -> None:
     ("options", "kept"),
     [({"retention": "delivered"}, (0, KEEP_ALL)), ({"retention": "1s"}, (10**6,) * 2)],
 )
-def test_side_outputs_are_kept_as_the_output(options: RunOptions, kept: tuple[int, int]) -> None:
+def test_side_outputs_are_retained_like_the_output(
+    options: RunOptions, kept: tuple[int, int]
+) -> None:
     config = applied(JobConfig(), options)
     assert (config.retention_us, config.side_retention_us) == kept

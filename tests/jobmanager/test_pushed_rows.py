@@ -37,7 +37,7 @@ def counted(stream: Stream) -> list[tuple[int, str, int]]:
     return sorted((r["_vs"], r["room"], r["n"]) for r in rows)
 
 
-def test_a_log_is_read_as_a_batch_while_it_grows(appender: Appender) -> None:
+def test_a_growing_log_can_be_read_as_a_batch(appender: Appender) -> None:
     stream = Stream.from_rstream(appender.uri, vs="time")
     found = jobmanager.collect(stream, executor="local")
     assert found["_vs"].to_pylist() == sorted(TIMES)
@@ -50,7 +50,7 @@ def test_a_log_is_read_as_a_batch_while_it_grows(appender: Appender) -> None:
     assert counted(files) == expected
 
 
-def test_units_stay_when_commits_become_segments(appender: Appender) -> None:
+def test_units_do_not_change_when_commits_become_segments(appender: Appender) -> None:
     """The plan is made, then all rows move into segments, then they are read."""
     from rvertex.sources.discover import discover
     from rvertex.sources.readers import open_reader
@@ -69,7 +69,7 @@ def test_units_stay_when_commits_become_segments(appender: Appender) -> None:
         assert numbers == list(range(first, len(TIMES)))
 
 
-def test_late_rows_are_as_those_of_files(appender: Appender) -> None:
+def test_late_rows_of_a_log_are_handled_like_those_of_files(appender: Appender) -> None:
     stream = Stream.from_rstream(appender.uri, vs="time", delay="1us", late="adjust")
     with pytest.warns(jobmanager.LateRowsWarning, match="4 of 12 rows"):
         assert jobmanager.collect(stream, executor="local").num_rows == len(TIMES)
@@ -86,7 +86,9 @@ def test_an_empty_log_is_an_empty_table(tmp_path: Path) -> None:
         assert jobmanager.collect(stream, executor="local").num_rows == 0
 
 
-def test_a_log_needs_a_time_and_an_answer_has_one(appender: Appender, tmp_path: Path) -> None:
+def test_a_log_needs_a_time_column_and_an_output_has_its_times(
+    appender: Appender, tmp_path: Path
+) -> None:
     with pytest.raises(InvalidPlanError, match="set vs= to the column with the start of an event"):
         Stream.from_rstream(appender.uri)
     with pytest.raises(InvalidPlanError, match="already has times and CTIs"):
@@ -95,7 +97,7 @@ def test_a_log_needs_a_time_and_an_answer_has_one(appender: Appender, tmp_path: 
 
 
 @pytest.mark.slow
-def test_rows_that_are_gone_are_named(appender: Appender, tmp_path: Path) -> None:
+def test_deleted_rows_are_named(appender: Appender, tmp_path: Path) -> None:
     appender.close()
     stream = Stream.from_rstream(appender.uri, vs="time", delay="10s")
     sorted((tmp_path / "log").glob("*.parquet"))[1].unlink()

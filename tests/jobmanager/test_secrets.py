@@ -96,7 +96,7 @@ def holders(folder: Path, secret: str) -> set[str]:
 
 
 @pytest.mark.slow
-def test_secrets_that_a_query_names_are_nowhere(
+def test_secrets_referenced_by_a_query_are_stored_nowhere(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -130,7 +130,7 @@ def shown(root: Path) -> str:
 
 
 @pytest.mark.slow
-def test_a_password_in_the_query_is_noted_and_stays_in_its_pickles(
+def test_a_password_in_the_query_is_noted_and_only_in_its_pickles(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -253,7 +253,7 @@ MISTAKES: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_no_message_shows_one(
+def test_no_message_shows_a_secret(
     name: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -277,7 +277,7 @@ def modes(root: Path) -> set[tuple[bool, int]]:
     return {(p.is_dir(), stat.S_IMODE(p.stat().st_mode)) for p in found}
 
 
-def test_a_root_is_its_users_alone(tmp_path: Path) -> None:
+def test_a_root_is_readable_by_its_user_only(tmp_path: Path) -> None:
     table = pa.table({"t": [1, 2, 3], "x": [1, 2, 3]})
     query = ss.Stream.from_arrow(table, vs="t").group_by("x").window(ss.tumbling("1s"))
     counted = query.agg(n=ss.agg.count())
@@ -293,7 +293,7 @@ def test_a_root_is_its_users_alone(tmp_path: Path) -> None:
     assert modes(tmp_path / "configured") == {(True, 0o755), (False, 0o644)}
 
 
-def test_a_job_that_has_begun_stays_as_it_is() -> None:
+def test_the_permissions_of_an_existing_root_are_unchanged() -> None:
     assert options.merged({"shared_root": True}, {"shared_root": True})["shared_root"] is True
     assert options.merged({}, {"shared_root": None}) == {}
     with pytest.raises(UsageError, match=r"ROOT/\.private"):

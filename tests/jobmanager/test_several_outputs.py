@@ -84,7 +84,9 @@ def alone(stream: Stream, root: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_each_output_is_that_of_its_query_alone_and_sources_are_read_once(tmp_path: Path) -> None:
+def test_each_output_equals_that_of_its_query_alone_and_sources_are_read_once(
+    tmp_path: Path,
+) -> None:
     events = Stream.from_parquet(str(write_events(tmp_path / "in.parquet")), vs="t", delay="1s")
     queries = three(events.select("key"))
     job = jobmanager.run(queries, root=str(tmp_path / "job"), executor="local", parallelism=2)
@@ -100,7 +102,7 @@ def test_each_output_is_that_of_its_query_alone_and_sources_are_read_once(tmp_pa
     assert rows_of(again) == rows_of(job)
 
 
-def test_what_outputs_share_is_planned_once(tmp_path: Path) -> None:
+def test_shared_stages_are_planned_once(tmp_path: Path) -> None:
     events = Stream.from_parquet(str(write_events(tmp_path / "in.parquet")), vs="t", delay="1s")
     queries = {name: stream.to_parquet() for name, stream in three(events).items()}
     plan = lower(together(queries), root="memory://job", parallelism=2)
@@ -114,7 +116,7 @@ def test_what_outputs_share_is_planned_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_outputs_and_deliveries_go_on_after_a_job_that_was_cancelled(tmp_path: Path) -> None:
+def test_outputs_and_deliveries_continue_after_a_cancelled_job(tmp_path: Path) -> None:
     """The job reads a growing folder and is cancelled in the middle; its successor ends it."""
     folder, root, watch = tmp_path / "in", tmp_path / "job", Watch()
     folder.mkdir()
@@ -149,7 +151,7 @@ def test_outputs_and_deliveries_go_on_after_a_job_that_was_cancelled(tmp_path: P
 
 
 @pytest.mark.slow
-def test_each_output_has_its_folder_its_mark_and_its_readers(tmp_path: Path) -> None:
+def test_each_output_has_its_own_folder_success_mark_and_readers(tmp_path: Path) -> None:
     events = Stream.from_parquet(str(write_events(tmp_path / "in.parquet")), vs="t", delay="1s")
     queries = three(events)
     given = [queries["busy"].to_parquet(str(tmp_path / "there")), queries["counts"]]
@@ -177,7 +179,7 @@ def test_each_output_has_its_folder_its_mark_and_its_readers(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_an_output_is_explained_and_compared_as_that_of_its_query_alone(tmp_path: Path) -> None:
+def test_an_output_is_explained_and_validated_like_its_query_alone(tmp_path: Path) -> None:
     events = Stream.from_parquet(str(write_events(tmp_path / "in.parquet")), vs="t", delay="1s")
     queries = three(events.select("key"))
     root, lone = str(tmp_path / "job"), str(tmp_path / "lone")
@@ -206,7 +208,7 @@ def test_an_output_is_explained_and_compared_as_that_of_its_query_alone(tmp_path
         jobmanager.diff(root, new, output="count")
 
 
-def test_what_takes_one_query_refuses_several(tmp_path: Path) -> None:
+def test_functions_for_one_query_reject_several(tmp_path: Path) -> None:
     events = Stream.from_parquet(str(write_events(tmp_path / "in.parquet")), vs="t", delay="1s")
     query = together({name: s.to_parquet() for name, s in three(events).items()})
     for take in (run_batch, jobmanager.collect_batch):

@@ -32,7 +32,7 @@ from tests.support.jobs import ROWS, WAIT_S, output_items
 PACE = 40.0
 
 
-def test_of_a_job_that_has_ended_nothing_is_done(expected: jobmanager.Job) -> None:
+def test_a_standby_exits_if_the_job_has_ended(expected: jobmanager.Job) -> None:
     found = CliRunner().invoke(app, ["standby", expected.root])
     assert (found.exit_code, found.stdout) == (0, "")
     assert "finished; the standby was not needed" in found.stderr
@@ -40,7 +40,7 @@ def test_of_a_job_that_has_ended_nothing_is_done(expected: jobmanager.Job) -> No
     assert json.loads(found.stdout)["output_digest"] == expected.status()["output_digest"]
 
 
-def test_where_there_is_no_job_it_says_so(tmp_path: Path) -> None:
+def test_a_root_without_a_job_is_an_error(tmp_path: Path) -> None:
     found = CliRunner().invoke(app, ["standby", str(tmp_path)])
     assert (found.exit_code, found.stdout) == (2, "")
     assert "is not the folder of a job" in found.stderr
@@ -57,13 +57,13 @@ def failed(tmp_path: Path) -> JobRoot:
     return JobRoot(root)
 
 
-def test_a_failed_job_is_not_taken_over_and_says_why(failed: JobRoot) -> None:
+def test_a_failed_job_is_not_taken_over(failed: JobRoot) -> None:
     found = CliRunner().invoke(app, ["standby", failed.uri])
     assert found.exit_code == 1
     assert re.search(r"failed \(.*cast.*\); the standby was not needed", found.stderr)
 
 
-def test_a_root_that_cannot_be_read_is_told_once_while_it_waits(
+def test_an_unreadable_root_is_reported_once(
     failed: JobRoot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = Path(display_uri(failed.uri))
@@ -82,7 +82,7 @@ def test_a_root_that_cannot_be_read_is_told_once_while_it_waits(
     assert [STATUS in record.getMessage() for record in caplog.records] == [True]
 
 
-def test_a_job_of_which_no_file_tells_the_state_is_gone_on_with(failed: JobRoot) -> None:
+def test_a_job_without_a_readable_status_is_taken_over(failed: JobRoot) -> None:
     """A driver may die before its first status."""
     failed.store.delete(STATUS)
     job = stand_by(failed.uri, executor="local")
@@ -91,7 +91,7 @@ def test_a_job_of_which_no_file_tells_the_state_is_gone_on_with(failed: JobRoot)
         job.wait(WAIT_S)
 
 
-def test_it_waits_between_two_tries_to_take_a_job_over(
+def test_a_standby_pauses_between_two_attempts(
     failed: JobRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another machine has claimed the job and then stopped reporting."""
@@ -122,7 +122,7 @@ def test_it_waits_between_two_tries_to_take_a_job_over(
 
 
 @pytest.mark.slow
-def test_of_two_standbys_one_goes_on_and_the_other_waits(
+def test_one_of_two_standbys_continues_the_job_and_the_other_waits(
     events: Path, expected: jobmanager.Job, tmp_path: Path
 ) -> None:
     root = str(tmp_path / "job")

@@ -102,16 +102,14 @@ def test_every_call_is_slow(events: Path, expected: dict[str, Any], root: str) -
 
 
 @pytest.mark.slow
-def test_an_outage_that_ends_in_time(
-    events: Path, expected: dict[str, Any], gate: Gate, root: str
-) -> None:
+def test_a_short_outage(events: Path, expected: dict[str, Any], gate: Gate, root: str) -> None:
     job = run(events, root, paced=PACE, on_status=at(500, gate, outage_calls=3))
     assert outcome(job.wait(WAIT_S)) == outcome(expected)
     assert FAULTS.failures == 3
 
 
 @pytest.mark.slow
-def test_a_store_that_is_away_for_longer_than_a_vertex_may_fail(
+def test_an_outage_longer_than_a_vertex_may_fail(
     events: Path, expected: dict[str, Any], gate: Gate, root: str
 ) -> None:
     """The status names what the job waits for; the job then continues by itself."""
@@ -140,9 +138,7 @@ def test_a_store_that_is_away_for_longer_than_a_vertex_may_fail(
 
 
 @pytest.mark.slow
-def test_an_outage_that_lasts(
-    events: Path, expected: dict[str, Any], gate: Gate, root: str
-) -> None:
+def test_a_lasting_outage(events: Path, expected: dict[str, Any], gate: Gate, root: str) -> None:
     job = run(events, root, paced=PACE, on_status=at(500, gate, outage_calls=1 << 30))
     assert "nobody answers" in failure_of(job)
     FAULTS.outage_calls = 0
@@ -151,7 +147,7 @@ def test_an_outage_that_lasts(
 
 
 @pytest.mark.slow
-def test_a_store_that_fills_up(
+def test_a_store_that_becomes_full(
     events: Path, expected: dict[str, Any], gate: Gate, root: str
 ) -> None:
     job = run(events, root, paced=PACE, on_status=at(500, gate, bytes_left=0))
@@ -215,7 +211,7 @@ def test_a_full_disk(events: Path, expected: dict[str, Any], tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_an_object_store_that_goes_and_comes_back(
+def test_an_object_store_with_an_outage(
     events: Path, expected: dict[str, Any], gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from moto.server import ThreadedMotoServer

@@ -38,7 +38,7 @@ ARCHIVES = sorted(stored_roots.FOLDER.glob("format-*.tar.xz"))
 TAKEN = CheckpointTaken("v", 1, "c", (1,), (2,), 3, (1,), ("p",), 5, False)
 
 
-def test_every_format_that_is_read_has_a_stored_root() -> None:
+def test_every_readable_format_has_a_stored_root() -> None:
     formats = {int(path.name.split("-")[1]) for path in ARCHIVES}
     assert formats >= set(range(OLDEST_FORMAT, FORMAT + 1))
 
@@ -92,7 +92,7 @@ def test_a_stored_notice_takes_defaults_and_ignores_unknown_fields() -> None:
 
 
 @pytest.mark.parametrize("version", [LOG_OLDEST - 1, LOG_VERSION + 1])
-def test_a_notice_of_another_version_is_refused_by_its_name(version: int) -> None:
+def test_a_notice_of_another_version_is_rejected_by_its_name(version: int) -> None:
     _, kind, fields = msgpack.unpackb(LOG_CODEC.encode(TAKEN))
     with pytest.raises(InvalidMessageError, match=f"CheckpointTaken has version {version}"):
         LOG_CODEC.decode(msgpack.packb([version, kind, fields]))
@@ -129,7 +129,7 @@ def test_a_checkpoint_takes_defaults_and_ignores_unknown_fields() -> None:
 
 
 @pytest.mark.parametrize("number", [codec.OLDEST - 1, int(codec.MAGIC[-2:]) + 1])
-def test_a_checkpoint_of_another_format_is_refused(number: int) -> None:
+def test_a_checkpoint_of_another_format_is_rejected(number: int) -> None:
     data = bytearray(encode_snapshot(SNAPSHOT)[:-16])
     data[6:8] = b"%02d" % number
     with pytest.raises(CheckpointFormatError, match=f"SSCKPT{number:02d}"):
@@ -147,7 +147,7 @@ def with_class(monkeypatch: pytest.MonkeyPatch, *names: Any) -> type:
     return made
 
 
-def test_a_stored_plan_is_read_by_the_names_of_its_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stored_plan_is_read_by_field_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new field comes first; plain pickles would read each value into the next field."""
     data = pickle_document(WRITTEN)
     later = with_class(
@@ -160,14 +160,14 @@ def test_a_stored_plan_is_read_by_the_names_of_its_fields(monkeypatch: pytest.Mo
     assert read_pickle_document(data) == later("x", 7, "strong", 2)
 
 
-def test_a_stored_plan_that_lacks_a_field_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stored_plan_without_a_field_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     data = pickle_document(WRITTEN)
     with_class(monkeypatch, ("strategy", str), ("replicas", int), ("horizon_us", int), ("to", str))
     with pytest.raises(StoredRecordError, match=r"record Recovery: it lacks field 'to'; resume"):
         read_pickle_document(data)
 
 
-def test_an_unknown_field_of_a_stored_plan_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stored_plan_with_an_unknown_field_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     """The field may change the plan, unless this release knows that it has no effect."""
     data = pickle_document(WRITTEN)
     later = with_class(monkeypatch, ("strategy", str), ("horizon_us", int))
@@ -177,7 +177,7 @@ def test_an_unknown_field_of_a_stored_plan_is_refused(monkeypatch: pytest.Monkey
     assert read_pickle_document(data) == later("strong", 7)
 
 
-def test_a_class_that_has_moved_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_moved_class_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     data = pickle_document(WRITTEN).replace(b"rvertex.vertex.spec", b"rvertex.vertex.former")[24:]
     moved = {("rvertex.vertex.former", "Recovery"): ("rvertex.vertex.spec", "Recovery")}
     monkeypatch.setattr("rvertex.user_code.unpickle.MOVED", moved)

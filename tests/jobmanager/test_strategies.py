@@ -58,7 +58,7 @@ def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> jobmanag
     ],
 )
 @pytest.mark.slow
-def test_hosts_are_cut_off(
+def test_hosts_are_disconnected(
     strategy: Strategy,
     which: list[int],
     events: Path,

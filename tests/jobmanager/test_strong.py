@@ -134,7 +134,7 @@ def durable(output: str) -> Rows:
 
 @pytest.mark.usefixtures("brittle_lines")
 @pytest.mark.parametrize("query", one_in(4, QUERIES))
-def test_what_a_subscriber_saw_stays_when_hosts_are_lost(
+def test_rows_seen_by_a_subscriber_are_final_when_hosts_are_lost(
     query: Callable[[str | Path], Query],
     events: Path,
     gate: Gate,
@@ -170,7 +170,7 @@ def test_what_a_subscriber_saw_stays_when_hosts_are_lost(
         "strong_sink",
     ],
 )
-def test_what_was_durable_stays_when_the_driver_is_killed(
+def test_durable_rows_are_final_when_the_driver_is_killed(
     name: str, events: Path, tmp_path: Path
 ) -> None:
     root = tmp_path / "job"
@@ -203,7 +203,7 @@ def test_what_was_durable_stays_when_the_driver_is_killed(
 
 @pytest.mark.parametrize("query", [logged, pytest.param(strong, marks=pytest.mark.slow)])
 @pytest.mark.slow
-def test_a_drained_host_gives_its_vertices_away(
+def test_a_drained_host_hands_over_its_vertices(
     query: Callable[[str | Path], Query], events: Path, gate: Gate, tmp_path: Path
 ) -> None:
     drainer = Drainer(tmp_path / "job", "h1.0", gate, lambda d: bool(d.states & LEAVING))
@@ -224,7 +224,7 @@ def test_a_drained_host_gives_its_vertices_away(
     assert by_number(seen) == durable(status["output"])
 
 
-def test_every_kind_of_value_is_drawn(events: Path, tmp_path: Path) -> None:
+def test_every_kind_of_outside_value_is_used(events: Path, tmp_path: Path) -> None:
     status = jobmanager.run(
         logged(events), root=str(tmp_path / "job"), executor="local", config=CONFIG
     ).wait(WAIT_S)
@@ -233,7 +233,7 @@ def test_every_kind_of_value_is_drawn(events: Path, tmp_path: Path) -> None:
     assert all(at > NOW_MIN_US for *_, at, _, _ in rows)
 
 
-def test_where_values_are_drawn_there_is_one_instance(events: Path) -> None:
+def test_vertices_that_log_values_have_one_instance(events: Path) -> None:
     for choice in ("replay", "replication"):
         with pytest.raises(InvalidPlanError, match=f"cannot be recovered by {choice}: its code"):
             lower(logged(events).recover_with(choice), root="r")
@@ -242,7 +242,7 @@ def test_where_values_are_drawn_there_is_one_instance(events: Path) -> None:
         recovered_with(plan, "replication", None)
 
 
-def test_what_a_strong_stage_gives_is_flushed(events: Path) -> None:
+def test_the_output_of_a_strong_stage_is_flushed(events: Path) -> None:
     plan = lower(
         source(events).recover_with("strong").group_by("key").process(Drawing).to_parquet(),
         root="r",

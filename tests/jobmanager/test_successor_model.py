@@ -25,7 +25,7 @@ collections = st.tuples(st.integers(0, 12), st.integers(0, 12), st.just("collect
 @given(st.lists(announcements | collections, max_size=25))
 @example([(6, (3, 3), "announced"), (0, 9, "collected"), (7, (3, 5), "announced")])
 @example([(9, (9, 9), "announced"), (6, (1, 1), "announced"), (0, 1, "collected")])
-def test_what_a_successor_keeps_is_the_end_of_what_is_kept(history: list[tuple]) -> None:  # type: ignore[type-arg]
+def test_a_successor_keeps_the_newest_of_the_kept_checkpoints(history: list[tuple]) -> None:  # type: ignore[type-arg]
     """Announcements in any order, from any position; the successor's marks may be ahead."""
     live, successor = SnapshotTracker(diamond()), SnapshotTracker(diamond())
     deleted: set[str] = set()

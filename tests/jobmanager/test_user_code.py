@@ -92,7 +92,7 @@ def told(status: dict[str, Any], root: str) -> dict[str, Any]:
     return {"outcome": outcome(status), "items": items, "letters": letters, "poisoned": count}
 
 
-def test_poison_is_kept_counted_and_shown(expected: dict[str, Any]) -> None:
+def test_poisoned_events_are_kept_counted_and_shown(expected: dict[str, Any]) -> None:
     halved, runs = expected["letters"]["halved"], expected["letters"]["runs"]
     assert len(halved) > 3
     assert len(runs) > 3
@@ -136,7 +136,7 @@ def test_lost_hosts_change_nothing(
 
 
 @pytest.mark.slow
-def test_cancelled_and_resumed(
+def test_a_job_with_user_code_is_cancelled_and_resumed(
     events: Path, expected: dict[str, Any], gate: Gate, tmp_path: Path
 ) -> None:
     root = str(tmp_path / "job")
@@ -146,7 +146,7 @@ def test_cancelled_and_resumed(
     assert told(jobmanager.resume(root).wait(WAIT_S), root) == expected
 
 
-def test_fail_shows_the_event_and_the_line(events: Path, tmp_path: Path) -> None:
+def test_on_error_fail_shows_the_event_and_the_line(events: Path, tmp_path: Path) -> None:
     stream = Stream.from_parquet(str(events), vs="t", delay="1s")
     query = stream.apply(halves, {"key": "int64", "half": "float64"}).to_parquet()
     with pytest.raises(JobFailedError, match="halves raised ValueError: a value") as raised:
@@ -192,7 +192,7 @@ class Panics(KeyedProcess):
     ids=["exit", "panic"],
 )
 @pytest.mark.parametrize("kind", ["udf", "vectorised udf", "apply", "process"])
-def test_code_that_leaves_python_fails_the_job_and_ends_no_host(
+def test_code_that_exits_python_fails_the_job_but_ends_no_host(
     kind: str, function: Any, process: type[KeyedProcess], reason: str, tmp_path: Path
 ) -> None:
     """User code that kills its process used to end one host after the other."""

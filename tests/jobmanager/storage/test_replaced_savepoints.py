@@ -53,7 +53,7 @@ def contents(store: BlobStore, savepoint: Savepoint) -> dict[str, bytes]:
     return {path.removeprefix(savepoint.folder): store.get(path) for path in paths}
 
 
-def test_a_death_leaves_the_old_savepoint_or_the_new_one(tmp_path: Path) -> None:
+def test_after_a_crash_either_the_old_or_the_new_savepoint_exists(tmp_path: Path) -> None:
     changed = ChangedJob(tmp_path)
     changed.run_and_stop(2, "counts", COUNTS)
     changed.close()
@@ -86,7 +86,7 @@ def taken(store: BlobStore, epoch: int, created_us: int) -> Savepoint:
     return savepoint
 
 
-def test_a_suspended_owner_replaces_no_later_savepoint() -> None:
+def test_a_suspended_owner_does_not_replace_a_later_savepoint() -> None:
     store = MemoryBlobs({})
     suspended, second, third = taken(store, 1, 1), taken(store, 2, 2), taken(store, 2, 3)
     assert len({one.version for one in (suspended, second, third)}) == 3
@@ -99,7 +99,7 @@ def test_a_suspended_owner_replaces_no_later_savepoint() -> None:
     assert left == {second.folder, suspended.folder}
 
 
-def test_an_expired_savepoint_does_not_uncover_the_one_it_replaced() -> None:
+def test_after_a_savepoint_expires_the_one_it_replaced_stays_hidden() -> None:
     for at in count():  # ends: a life has few calls
         store = MemoryBlobs({})
         old, new = taken(store, 1, 1), taken(store, 2, 2)
@@ -127,7 +127,7 @@ class ReplacedBlobs(MemoryBlobs):
         return super().get(name)
 
 
-def test_a_savepoint_that_is_expired_during_a_listing_is_left_out() -> None:
+def test_a_savepoint_that_expires_during_a_listing_is_left_out() -> None:
     """It was an error, which ended the running job."""
     files: dict[str, bytes] = {}
     store = MemoryBlobs(files)
@@ -135,7 +135,7 @@ def test_a_savepoint_that_is_expired_during_a_listing_is_left_out() -> None:
     assert not list_savepoints(ReplacedBlobs(files, lambda other: expire(other, "now")))
 
 
-def test_a_savepoint_that_is_replaced_again_and_again_is_not_gone() -> None:
+def test_a_savepoint_that_is_replaced_repeatedly_does_not_look_missing() -> None:
     files: dict[str, bytes] = {}
     store = MemoryBlobs(files)
     savepoints.complete(store, taken(store, 1, 1))

@@ -83,14 +83,14 @@ def owned_by(**fields: Any) -> dict[str, Any]:
     return {**status, **fields}
 
 
-def test_a_job_is_named_by_its_root(root: JobRoot, tmp_path: Path) -> None:
+def test_a_job_is_named_after_its_root(root: JobRoot, tmp_path: Path) -> None:
     assert root.name == "nightly"
     assert JobRoot(f"{tmp_path}/a/b/").name == "b"
     assert display_uri(JobRoot(str(tmp_path)).uri) == str(tmp_path)
     assert display_uri("s3://bucket/x") == "s3://bucket/x"
 
 
-def test_create_then_read(root: JobRoot) -> None:
+def test_a_created_root_is_read_back(root: JobRoot) -> None:
     with pytest.raises(NoJobError, match="nightly"):
         root.settings()
     root.create(stateless(), SETTINGS, now_us=NOW_US)
@@ -106,7 +106,7 @@ def test_create_then_read(root: JobRoot) -> None:
 
 
 @pytest.mark.parametrize("fields", [{}, {"format": FORMAT + 1}])
-def test_a_job_of_another_version_is_not_read(root: JobRoot, fields: dict[str, int]) -> None:
+def test_a_job_of_another_version_is_rejected(root: JobRoot, fields: dict[str, int]) -> None:
     root.create(stateless(), SETTINGS, now_us=NOW_US)
     root.store.put(JOB, json.dumps({**SETTINGS, **fields}).encode())
     with pytest.raises(
@@ -118,7 +118,7 @@ def test_a_job_of_another_version_is_not_read(root: JobRoot, fields: dict[str, i
 
 
 @pytest.mark.parametrize("edited", [b'{"format": 7, "job": "x"}', b'{"format": 7}'])
-def test_settings_that_somebody_edited_are_refused(root: JobRoot, edited: bytes) -> None:
+def test_edited_settings_are_rejected(root: JobRoot, edited: bytes) -> None:
     root.create(stateless(), SETTINGS, now_us=NOW_US)
     root.store.put(JOB, edited.replace(b"7", b"%d" % FORMAT))
     with pytest.raises(
@@ -127,13 +127,13 @@ def test_settings_that_somebody_edited_are_refused(root: JobRoot, edited: bytes)
         root.readable_settings()
 
 
-def test_of_another_version_nothing_but_its_format_is_told(root: JobRoot) -> None:
+def test_of_another_version_only_the_format_is_reported(root: JobRoot) -> None:
     root.store.put(JOB, b'{"format": 3, "output": 5, "query_file": {}}')
     assert root.settings() == {"format": 3}
     assert shown_status(root, NOW_US)["state"] == "unknown"
 
 
-def test_a_status_that_somebody_edited_tells_nothing(root: JobRoot) -> None:
+def test_an_edited_status_is_ignored(root: JobRoot) -> None:
     root.create(stateless(), SETTINGS, now_us=NOW_US)
     root.store.put(STATUS, b'{"state": "x", "manager_epoch": "x"}')
     root.take_over(NOW_US)
@@ -156,7 +156,7 @@ def test_only_a_job_that_never_started_is_replaced(root: JobRoot) -> None:
         root.create(stateless(), SETTINGS, now_us=NOW_US)
 
 
-def test_take_over_is_visible(root: JobRoot) -> None:
+def test_a_takeover_is_visible(root: JobRoot) -> None:
     root.write_status(owned_by(pid=dead_pid(), events_in=7))
     root.take_over(NOW_US + 1)
     status = root.read_status()
@@ -173,7 +173,7 @@ def rivals(store: BlobStore, count: int) -> list[JobRoot]:
     return [JobRoot(store, pid=7, machine=f"m{i}") for i in range(count)]
 
 
-def test_of_those_that_begin_at_once_one_is_the_owner(shared_store: BlobStore) -> None:
+def test_one_of_several_concurrent_starts_becomes_the_owner(shared_store: BlobStore) -> None:
     roots = rivals(shared_store, 6)
     ready = threading.Barrier(len(roots))
 
@@ -193,7 +193,7 @@ def test_of_those_that_begin_at_once_one_is_the_owner(shared_store: BlobStore) -
     assert all(not reason or owner in reason for reason in refused), refused
 
 
-def test_a_claim_counts_before_its_owner_has_said_more(root: JobRoot) -> None:
+def test_a_claim_counts_before_its_owner_writes_more(root: JobRoot) -> None:
     first, second = rivals(root.store, 2)
     first.claim(NOW_US)
     root.store.delete(STATUS)
@@ -207,7 +207,7 @@ def test_a_claim_counts_before_its_owner_has_said_more(root: JobRoot) -> None:
         first.check_owner()
 
 
-def test_a_status_that_a_replaced_one_still_wrote_frees_nothing(root: JobRoot) -> None:
+def test_a_status_of_a_replaced_owner_does_not_free_the_root(root: JobRoot) -> None:
     first, second, third = rivals(root.store, 3)
     first.claim(NOW_US)
     second.claim(NOW_US)
@@ -217,7 +217,7 @@ def test_a_status_that_a_replaced_one_still_wrote_frees_nothing(root: JobRoot) -
     second.check_owner()
 
 
-def test_an_epoch_that_was_claimed_and_deleted_before_is_not_claimed_again(root: JobRoot) -> None:
+def test_a_claimed_and_deleted_epoch_is_not_claimed_again(root: JobRoot) -> None:
     first, second, late = rivals(root.store, 3)
     first.claim(NOW_US)
     second.claim(NOW_US)
@@ -230,7 +230,7 @@ def test_an_epoch_that_was_claimed_and_deleted_before_is_not_claimed_again(root:
     second.check_owner()
 
 
-def test_without_exclusive_creation_the_one_that_was_overwritten_notices(root: JobRoot) -> None:
+def test_without_exclusive_creation_the_overwritten_owner_notices(root: JobRoot) -> None:
     first, second = rivals(root.store, 2)
     first.claim(NOW_US)
     name, *_ = root.store.list(EPOCHS)
@@ -241,14 +241,14 @@ def test_without_exclusive_creation_the_one_that_was_overwritten_notices(root: J
         first.check_owner()
 
 
-def test_a_claim_that_is_gone_is_trouble_with_the_store(root: JobRoot) -> None:
+def test_a_missing_claim_is_a_store_error(root: JobRoot) -> None:
     root.claim(NOW_US)
     root.store.delete(root.store.list(EPOCHS)[0])
     with pytest.raises(StoreError, match="epochs/0000000001: the file is gone"):
         root.check_owner()
 
 
-def test_files_that_somebody_died_over_count_as_absent(root: JobRoot) -> None:
+def test_files_left_incomplete_by_a_crash_count_as_absent(root: JobRoot) -> None:
     """An empty file counts as missing: without hard links, a crash can leave a new file empty."""
     root.store.put(f"{EPOCHS}/0000000001", b"")
     root.store.put(PLAN, b"")
@@ -259,7 +259,7 @@ def test_files_that_somebody_died_over_count_as_absent(root: JobRoot) -> None:
     assert (root.epoch, root.read_plan() is not None) == (2, True)
 
 
-def test_a_job_is_begun_once(root: JobRoot) -> None:
+def test_a_job_is_started_once(root: JobRoot) -> None:
     """A job manager that slept between its claim and its plan finds another plan."""
     first, second = rivals(root.store, 2)
     for each in (first, second):
@@ -269,7 +269,7 @@ def test_a_job_is_begun_once(root: JobRoot) -> None:
         first.write_plan(lower(stateless(), root="ROOT", parallelism=2))
 
 
-def test_a_plan_that_one_wrote_who_was_replaced_meanwhile_is_not_replaced(root: JobRoot) -> None:
+def test_a_plan_of_a_replaced_job_manager_is_not_replaced(root: JobRoot) -> None:
     """The other job manager may have started, so the current owner must resume the job."""
     first, second = rivals(root.store, 2)
     for each in (first, second):
@@ -283,7 +283,7 @@ def test_a_plan_that_one_wrote_who_was_replaced_meanwhile_is_not_replaced(root: 
     assert found.plan_hash == plan.plan_hash
 
 
-def test_a_failure_of_one_who_was_replaced_is_not_that_of_the_job(root: JobRoot) -> None:
+def test_a_failure_of_a_replaced_job_manager_is_not_that_of_the_job(root: JobRoot) -> None:
     first, second = rivals(root.store, 2)
     first.claim(NOW_US)
     first.record_failure("my disk", NOW_US)
@@ -294,7 +294,7 @@ def test_a_failure_of_one_who_was_replaced_is_not_that_of_the_job(root: JobRoot)
     assert (status["state"], status["machine"]) == ("starting", "m1")
 
 
-def test_how_a_job_ended_counts_until_it_was_resumed(root: JobRoot) -> None:
+def test_the_end_of_a_job_counts_until_it_is_resumed(root: JobRoot) -> None:
     """If the status is lost, the log shows how the job ended, until the job is resumed."""
     root.create(stateless(), SETTINGS, now_us=NOW_US)
     told: list[str] = []
@@ -324,17 +324,17 @@ def test_how_a_job_ended_counts_until_it_was_resumed(root: JobRoot) -> None:
         ({"pid": 1, "machine": "elsewhere"}, STATUS_STALE_US - 1, True),
     ],
 )
-def test_who_owns_a_root(fields: dict[str, Any], later_us: int, expected: bool) -> None:
+def test_the_owner_of_a_root(fields: dict[str, Any], later_us: int, expected: bool) -> None:
     assert is_owned(owned_by(**fields), NOW_US + later_us) is expected
 
 
-def test_the_dead_and_this_process_own_nothing() -> None:
+def test_dead_processes_and_this_process_own_nothing() -> None:
     assert not is_owned({}, NOW_US)
     assert not is_owned(owned_by(pid=dead_pid()), NOW_US)
     assert not is_owned(owned_by(pid=os.getpid()), NOW_US)
 
 
-def test_one_that_has_ended_owns_nothing_though_its_parent_has_not_looked() -> None:
+def test_an_ended_process_owns_nothing_before_its_parent_has_waited() -> None:
     process = subprocess.Popen([sys.executable, "-S", "-c", ""], stdout=subprocess.PIPE)
     assert process.stdout is not None
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it remains a zombie process
@@ -351,12 +351,12 @@ def test_a_process_of_another_user_is_alive(monkeypatch: pytest.MonkeyPatch) -> 
     assert is_owned(owned_by(), NOW_US)
 
 
-def test_a_process_that_only_has_the_old_number_owns_nothing() -> None:
+def test_another_process_with_the_old_pid_owns_nothing() -> None:
     assert is_owned(owned_by(pid=os.getppid()), NOW_US)
     assert not is_owned(owned_by(pid=os.getppid(), written_us=1_000_000), NOW_US)
 
 
-def test_a_job_of_this_process_is_shown_as_it_is(root: JobRoot) -> None:
+def test_the_status_of_a_job_of_this_process_is_exact(root: JobRoot) -> None:
     """A job that runs in this process is shown as running, so that its deliveries continue."""
     root.store.put(JOB, json_document({"format": FORMAT}))
     running = owned_by(pid=os.getpid())
@@ -367,7 +367,7 @@ def test_a_job_of_this_process_is_shown_as_it_is(root: JobRoot) -> None:
     assert shown_status(root, NOW_US)["state"] == "interrupted"
 
 
-def test_requests_stay_until_the_job_has_ended(root: JobRoot) -> None:
+def test_requests_are_kept_until_the_job_has_ended(root: JobRoot) -> None:
     root.claim(NOW_US)
     root.request(CANCEL)
     root.write_status({"state": "running"})
@@ -376,13 +376,13 @@ def test_requests_stay_until_the_job_has_ended(root: JobRoot) -> None:
     assert root.requests() == []
 
 
-def test_who_does_not_own_a_root_forgets_nothing_of_it(root: JobRoot) -> None:
+def test_only_the_owner_of_a_root_deletes_its_requests(root: JobRoot) -> None:
     root.request(CANCEL)
     root.write_status({"state": "failed"})
     assert root.requests() == [CANCEL]
 
 
-def test_requests_can_be_forgotten_one_by_one(root: JobRoot) -> None:
+def test_requests_are_deleted_one_by_one(root: JobRoot) -> None:
     assert root.requests() == []
     root.request(CANCEL)
     root.request(DRAIN + "h1.0")

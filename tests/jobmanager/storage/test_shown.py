@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("used_mib", "pid", "is_short"), [(390, 7, True), (100, 7, False), (390, 8, False)]
 )
-def test_a_job_manager_that_died_without_memory(used_mib: int, pid: int, is_short: bool) -> None:
+def test_a_job_manager_that_was_killed_for_lack_of_memory(
+    used_mib: int, pid: int, is_short: bool
+) -> None:
     """The memory of a host in another process does not count for the job manager."""
     memory = {"used_bytes": used_mib << 20, "free_bytes": 99 << 20, "limit_bytes": 400 << 20}
     status = {"pid": 7, "hosts": [{"host": "h0.1", "pid": pid, "memory": memory}]}
@@ -39,7 +41,7 @@ def test_a_job_manager_that_died_without_memory(used_mib: int, pid: int, is_shor
 @pytest.mark.parametrize(
     ("free_mib", "machine", "is_short"), [(39, "a", True), (41, "a", False), (0, "b", False)]
 )
-def test_a_job_manager_that_died_in_a_full_container(
+def test_a_job_manager_that_was_killed_in_a_full_container(
     free_mib: int, machine: str, is_short: bool
 ) -> None:
     """As observed with Spark: the kernel killed the driver, the container's largest process."""
@@ -53,7 +55,7 @@ def test_a_job_manager_that_died_in_a_full_container(
 @pytest.mark.parametrize(
     ("more", "words"), [(-1, ""), (0, ""), (1, "ended a process"), (2, "2 pro")]
 )
-def test_kills_that_the_kernel_counts(more: int, words: str) -> None:
+def test_kills_are_counted_by_the_kernel(more: int, words: str) -> None:
     """After a reboot the counter is lower; another machine's counter says nothing."""
     here = {"machine": socket.gethostname(), "kernel_kills": killed_for_memory() - more}
     assert (words in memory_shortage(here)) == (more > 0 or not words)
@@ -96,7 +98,7 @@ def group() -> Iterator[Path]:
 
 
 @pytest.mark.slow
-def test_a_job_manager_that_the_kernel_ends(group: Path, tmp_path: Path) -> None:
+def test_a_job_manager_killed_by_the_kernel(group: Path, tmp_path: Path) -> None:
     """The kernel kills a job manager; ``status``, ``list`` and ``resume`` report it."""
     (tmp_path / "greedy.py").write_text(GREEDY)
     root = str(tmp_path / "job")

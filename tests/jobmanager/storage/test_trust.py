@@ -64,7 +64,7 @@ def check_refused(root: Path, message: str) -> None:
     assert [row["state"] for row in rows] == ["finished"], "nothing is unpickled to show it"
 
 
-def test_ones_own_root_is_trusted(root: Path) -> None:
+def test_a_root_of_the_same_user_is_trusted(root: Path) -> None:
     for verb in (("resume", root), ("gc", root)):
         assert call(*verb).exit_code == 0
     root.chmod(0o770)
@@ -72,7 +72,7 @@ def test_ones_own_root_is_trusted(root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", JOB, PLAN, QUERY])
-def test_what_all_may_write_is_refused(root: Path, name: str) -> None:
+def test_a_root_that_all_users_may_write_is_rejected(root: Path, name: str) -> None:
     path = root / name
     path.chmod(path.stat().st_mode | 0o002)
     mode = "702" if path.is_dir() else "602"
@@ -81,7 +81,7 @@ def test_what_all_may_write_is_refused(root: Path, name: str) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 @pytest.mark.parametrize("name", ["", PLAN])
-def test_what_belongs_to_another_user_is_refused(root: Path, name: str) -> None:
+def test_a_root_of_another_user_is_rejected(root: Path, name: str) -> None:
     os.chown(root / name, NOBODY, -1)
     check_refused(root, f"belongs to user {NOBODY}, not to you (0)")
 
@@ -120,5 +120,5 @@ def test_a_planted_program_does_not_run(root: Path, planted: tuple[Path, Path], 
     mark.rmdir()
 
 
-def test_in_memory_and_in_object_stores_there_are_no_owners() -> None:
+def test_memory_and_object_stores_have_no_owners() -> None:
     JobRoot("memory://jobs/a").check_trusted()

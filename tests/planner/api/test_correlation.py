@@ -40,7 +40,7 @@ def test_correlation_and_covariance() -> None:
         assert math.isclose(p, statistics.covariance(xs, ys) * (len(xs) - 1) / len(xs))
 
 
-def test_what_does_not_vary_has_no_correlation() -> None:
+def test_constant_columns_have_no_correlation() -> None:
     items = [event(0, x=1.0, y=2.0), event(1, x=1.0, y=3.0), event(10, x=1.0, y=1.0)]
     items += [event(20, x=2.0, y=1.0), event(21, x=3.0, y=1.0), event(22, x=9.0, y=None)]
     rows = Stream.from_items({"x": "float64", "y": "float64"}, items)
@@ -51,7 +51,7 @@ def test_what_does_not_vary_has_no_correlation() -> None:
 
 
 @pytest.mark.parametrize("kind", ["int64", "float64", "float32", "int8"])
-def test_different_values_once(kind: str) -> None:
+def test_distinct_values_count_once(kind: str) -> None:
     rows, pairs = stream(kind)
     made = rows.window(tumbling(100)).agg(
         s=agg.sum_distinct("x"), m=agg.mean_distinct("x"), n=agg.count_distinct("x", "y")
@@ -65,7 +65,7 @@ def test_different_values_once(kind: str) -> None:
     assert row["n"] == len(together)
 
 
-def test_different_doubles_are_added_as_they_first_came() -> None:
+def test_distinct_doubles_are_added_in_order_of_appearance() -> None:
     """Added in ascending order, the 1 would be lost in the sum."""
     values = [1e16, -1e16, 1e16, 1.0, -1e16]
     rows = Stream.from_items({"x": "float64"}, [event(t, x=x) for t, x in enumerate(values)])
@@ -74,7 +74,7 @@ def test_different_doubles_are_added_as_they_first_came() -> None:
     assert [row["s"] for row in _rows(plan, Schedule((0,)))] == [1.0]
 
 
-def test_values_of_several_columns_are_equal_as_those_of_one_are() -> None:
+def test_distinct_values_compare_alike_in_one_and_several_columns() -> None:
     kinds = {"k": "string", "f": "float64", "b": "binary", "id": pa.binary(2)}
     values = [("a", 0.0), ("a", -0.0), ("a0", 0.0), ("a", math.nan), ("a", -math.nan), (None, 1.0)]
     items = [event(0, k=k, f=f, b=b"\xff", id=b"\xff\xfe") for k, f in values]
@@ -92,7 +92,7 @@ def test_values_of_several_columns_are_equal_as_those_of_one_are() -> None:
         sql("SELECT b FROM r EXCEPT SELECT b FROM r", {"r": rows.for_ever()})
 
 
-def test_sums_of_different_decimals_are_exact() -> None:
+def test_sums_of_distinct_decimals_are_exact() -> None:
     kind = pa.decimal128(10, 2)
     values = pa.array(["0.10", "0.10", "0.20", None]).cast(kind).to_pylist()
     items = [event(at, x=value) for at, value in enumerate(values)]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
-def test_the_delimiter_of_the_header_is_named(tmp_path: Path, delimiter: str) -> None:
+def test_the_delimiter_in_the_header_is_suggested(tmp_path: Path, delimiter: str) -> None:
     path = tmp_path / "x.csv"
     path.write_text(f"t{delimiter}n\n1{delimiter}5\n")
     with pytest.raises(InvalidPlanError) as raised:
@@ -23,7 +23,7 @@ def test_the_delimiter_of_the_header_is_named(tmp_path: Path, delimiter: str) ->
     assert Stream.from_csv(str(path), vs="t", delimiter=delimiter).schema.names == ["t", "n"]
 
 
-def test_a_header_without_the_time_is_another_mistake(tmp_path: Path) -> None:
+def test_a_header_without_the_time_is_a_different_error(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("a;b\n1;5\n")
     with pytest.raises(UnknownColumnError):

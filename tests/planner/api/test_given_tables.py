@@ -28,7 +28,7 @@ class Settings(dict[str, str]):
 
 
 @pytest.mark.parametrize("before", [{}, {_TIMESTAMPS: "INT96", "other": "1"}])
-def test_settings_of_spark_are_put_back(before: dict[str, str]) -> None:
+def test_spark_settings_are_restored(before: dict[str, str]) -> None:
     settings = Settings(before)
     with _plain_timestamps(SimpleNamespace(conf=settings)):
         assert settings == {**before, _TIMESTAMPS: "TIMESTAMP_MICROS"}
@@ -38,7 +38,7 @@ def test_settings_of_spark_are_put_back(before: dict[str, str]) -> None:
     assert settings == before
 
 
-def test_a_table_is_stored_once_and_beside_others(tmp_path: Path) -> None:
+def test_a_table_is_stored_once_beside_others(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "deeper"
     path = stored_table(TABLE, str(folder))
     other = stored_table(TABLE.slice(1), str(folder))
@@ -50,7 +50,7 @@ def test_a_table_is_stored_once_and_beside_others(tmp_path: Path) -> None:
     assert again[0].name == Path(path).name
 
 
-def test_a_stored_table_survives_a_loss_of_power(
+def test_a_stored_table_survives_a_power_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stored table is durable, even if its process dies before the file's name is."""
@@ -67,7 +67,7 @@ def test_a_stored_table_survives_a_loss_of_power(
     assert disk.lost() == set()
 
 
-def test_folders_that_cannot_hold_a_table(tmp_path: Path) -> None:
+def test_folders_that_cannot_store_a_table(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be written to"):
         stored_table(TABLE, str(tmp_path / "file"))

@@ -48,7 +48,7 @@ def clicks() -> Stream:
     return stream_of(CLICKS, click="int64", q="int64")
 
 
-def test_worked() -> None:
+def test_worked_example() -> None:
     joined = searches().join_by_id(clicks(), on="q", id="click", unjoinable_after=10, retry=20)
     assert joined.schema.names == ["click", "q", "text", "unjoinable"]
     assert sorted(answer_of(joined), key=repr) == sorted(

@@ -44,7 +44,7 @@ def test_a_topic_is_a_live_source() -> None:
     assert spec.columns == spec.schema == pa.schema([("t", pa.int64()), ("x", pa.float64())])
 
 
-def test_what_the_log_knows_is_read_where_it_is_asked_for() -> None:
+def test_positions_of_the_log_are_looked_up_at_run_time() -> None:
     spec = source(metadata=("key", "offset"))
     assert spec.schema.names == ["t", "x", "kafka_key", "kafka_offset"]
     spec = source(vs="timestamp")
@@ -57,7 +57,7 @@ def test_what_the_log_knows_is_read_where_it_is_asked_for() -> None:
     assert spec.ve == 5_000_000
 
 
-def test_places_are_written_down_for_planning() -> None:
+def test_start_and_end_positions_are_stored_for_planning() -> None:
     spec = source(start={1: 7, 0: 3}, until="2013-01-01")
     config = (("bootstrap.servers", "b:9092"),)
     until = 1_356_998_400_000_000
@@ -67,7 +67,7 @@ def test_places_are_written_down_for_planning() -> None:
     assert spec.kind == Topic("json", config, start="latest", away_max_us=60_000_000)
 
 
-def test_avro_has_columns_of_its_own_or_a_registry() -> None:
+def test_avro_needs_a_schema_or_a_registry() -> None:
     for schema in (AVRO, json.dumps(AVRO)):
         spec = source(format="avro", schema=schema, vs="at")
         at, extra = pa.timestamp("us", "UTC"), pa.map_(pa.string(), pa.int64())
@@ -76,7 +76,7 @@ def test_avro_has_columns_of_its_own_or_a_registry() -> None:
     assert spec.schema.names == ["t", "x"]
 
 
-def test_bytes_are_one_column() -> None:
+def test_the_bytes_format_has_one_column() -> None:
     spec = source(format="bytes", schema=None, vs="timestamp")
     assert spec.schema == pa.schema([("value", pa.binary())])
     assert source(format="bytes", schema={"line": "string"}, vs="timestamp").schema.names == [
@@ -115,18 +115,18 @@ def test_bytes_are_one_column() -> None:
         ({"partitions": 0}, "partitions=0"),
     ],
 )
-def test_what_cannot_be(given: dict[str, Any], message: str) -> None:
+def test_invalid_topics_are_rejected(given: dict[str, Any], message: str) -> None:
     with pytest.raises(Exception, match=message) as caught:
         source(**given)
     assert isinstance(caught.value, InvalidPlanError | ValueError), caught.value
 
 
-def test_a_time_that_no_column_has() -> None:
+def test_a_time_that_is_not_a_column() -> None:
     with pytest.raises(UnknownColumnError):
         source(vs="when")
 
 
-def test_a_topic_without_an_end_is_not_collected() -> None:
+def test_an_endless_topic_cannot_be_collected() -> None:
     stream = Stream.from_kafka("t", servers="b:1", schema={"t": "int64"}, vs="t", delay="1s")
     with pytest.raises(InvalidPlanError, match=r"topic t grows while it is read; set until="):
         jobmanager.collect(stream)

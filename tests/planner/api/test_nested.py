@@ -41,6 +41,6 @@ def test_a_path_names_a_field(visits: Stream) -> None:
 
 
 @pytest.mark.parametrize("name", ["meta.os", "n.x", "nothing.x", "meta.ua.x"])
-def test_a_path_that_leads_nowhere_is_an_unknown_column(visits: Stream, name: str) -> None:
+def test_a_path_to_a_missing_field_is_an_unknown_column(visits: Stream, name: str) -> None:
     with pytest.raises(UnknownColumnError, match=re.escape(name)):
         visits.select(x=col(name))

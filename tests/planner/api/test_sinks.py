@@ -23,7 +23,7 @@ def windows() -> Stream:
     return stream.window(tumbling("1s")).agg(n=agg.count())
 
 
-def test_a_query_has_its_deliveries_and_the_plan_too(tmp_path: Path) -> None:
+def test_a_query_and_its_plan_have_its_deliveries(tmp_path: Path) -> None:
     kafka = sinks.kafka("t", servers="env:BROKERS", key="k", config={"linger.ms": 5})
     query = windows().deliver(kafka, sinks.postgres("env:DSN", "t", mode="upsert", key=["k"]))
     assert isinstance(query, Query)
@@ -44,12 +44,12 @@ def test_a_query_has_its_deliveries_and_the_plan_too(tmp_path: Path) -> None:
         (sinks.postgres("d", "t", mode="upsert"), "takes key="),
     ],
 )
-def test_what_cannot_be_delivered_is_said_at_once(spec: SinkSpec, says: str) -> None:
+def test_invalid_deliveries_are_rejected_at_once(spec: SinkSpec, says: str) -> None:
     with pytest.raises(InvalidSinkError, match=says):
         windows().deliver(spec)
 
 
-def test_two_deliveries_of_one_name_are_refused() -> None:
+def test_two_deliveries_with_one_name_are_rejected() -> None:
     one, two = (sinks.kafka("t", servers=servers) for servers in ("a", "b"))
     with pytest.raises(InvalidSinkError, match="two deliveries have this name"):
         windows().deliver(one, two)

@@ -111,7 +111,7 @@ def test_computed_inputs_of_aggregates_do_not_collide() -> None:
     ]
 
 
-def test_a_null_predicate_keeps_nothing() -> None:
+def test_a_null_predicate_drops_the_row() -> None:
     assert rows(S.filter(None).to_parquet()) == []
     assert rows(S.filter(lit(True)).select(col("k")).to_parquet())[0]["k"] == "a"
 
@@ -123,7 +123,7 @@ def test_join_schemas() -> None:
     assert list(names(both)) == ["k", "x", "k_right", "x_right", "y"]
 
 
-def test_union_takes_columns_in_any_order_and_widens() -> None:
+def test_union_accepts_columns_in_any_order_and_widens_types() -> None:
     left, right = S.select("k", "x"), S.select(x=col("f"), k=col("k"))
     assert names(left.union(right)) == {"k": "string", "x": "double"}
     assert left.union().schema == left.schema
@@ -264,7 +264,7 @@ def test_computed_times(readings: str) -> None:
     ]
 
 
-def test_only_the_columns_that_are_needed_are_read(readings: str) -> None:
+def test_only_needed_columns_are_read(readings: str) -> None:
     for late in ("drop", "adjust", "error"):
         stream = Stream.from_parquet(readings, vs="at", delay="1m", late=late)
         plan = lower(stream.filter(col("us") > 0).select("v").to_parquet(), root="r")
@@ -300,7 +300,7 @@ def test_csv_json_text(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("delimiter", ["||", "", '"', "\n", "é"])
-def test_what_cannot_stand_between_fields_is_said(tmp_path: Path, delimiter: str) -> None:
+def test_invalid_delimiters_are_rejected(tmp_path: Path, delimiter: str) -> None:
     (tmp_path / "a.csv").write_text("t,x\n1,2\n")
     with pytest.raises(InvalidPlanError, match="it must be one ASCII character"):
         Stream.from_csv(str(tmp_path / "a.csv"), vs="t", delimiter=delimiter)

@@ -35,7 +35,7 @@ def rows(stream: Stream) -> list[tuple[Any, ...]]:
     return [(row["_vs"], row["id"], row["name"]) for row in jobmanager.collect(stream).to_pylist()]
 
 
-def test_a_table_is_always_alive(tmp_path: Path) -> None:
+def test_a_table_is_always_valid(tmp_path: Path) -> None:
     for data in (files(tmp_path)[1], pa.table(PRODUCTS)):
         assert rows(ORDERS.join(Stream.table(data), on="id")) == PAIRS
     options = f"path = '{tmp_path}/p.csv', static = TRUE"
@@ -61,7 +61,7 @@ def test_all_kinds_of_tables_have_the_same_rows(tmp_path: Path) -> None:
         ({"x": ["a"]}, {"schema": {"x": "int64"}}, "column 'x'"),
     ],
 )
-def test_what_is_no_table_is_refused(data: object, options: Any, message: str) -> None:
+def test_objects_that_are_not_tables_are_rejected(data: object, options: Any, message: str) -> None:
     with pytest.raises(InvalidPlanError, match=message):
         Stream.table(data, **options)
 
@@ -72,7 +72,7 @@ def test_static_tables_of_sql_have_no_times(tmp_path: Path) -> None:
         sql(f"CREATE TABLE p WITH (path = '{path}', static = TRUE, vs = id); SELECT id FROM p")
 
 
-def test_null_is_the_open_end_of_an_interval_and_rows_may_be_sorted_by_key(tmp_path: Path) -> None:
+def test_null_is_an_open_end_and_rows_may_be_sorted_by_key(tmp_path: Path) -> None:
     """A versioned table as in a warehouse, sorted by key; the newest version has no end."""
     path = tmp_path / "prices.csv"
     path.write_text("k,since,until,price\na,0,5,1\na,5,,2\nb,2,9,7\n")
@@ -88,7 +88,7 @@ def test_null_is_the_open_end_of_an_interval_and_rows_may_be_sorted_by_key(tmp_p
         jobmanager.collect(prices)
 
 
-def test_a_column_that_a_few_values_made_text_is_told(tmp_path: Path) -> None:
+def test_a_column_that_a_few_values_made_text_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     lines = [f'{i},"n{i}\n",{i}.5' for i in range(5)]
     path.write_text("\n".join(["t,name,price", *lines, "5,x,n/a", "6,y,7"]) + "\n")
@@ -107,7 +107,9 @@ def test_a_column_that_a_few_values_made_text_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("form", "exact"), [("csv", "string"), ("json", "decimal(38, 0)")])
-def test_whole_numbers_that_become_others_are_told(tmp_path: Path, form: str, exact: str) -> None:
+def test_whole_numbers_that_are_read_as_others_are_reported(
+    tmp_path: Path, form: str, exact: str
+) -> None:
     """Two different ids would become equal: a double has only 53 bits."""
     path, far = tmp_path / f"a.{form}", 2**64 - 1
     rows = [(1, 9007199254740992, 1.5), (2, far, 0.1234567890123456789), (3, 7, 2.0)]
@@ -129,7 +131,7 @@ def test_whole_numbers_that_become_others_are_told(tmp_path: Path, form: str, ex
         assert (kept[1] == far) is (kind != "double")
 
 
-def test_whole_numbers_of_a_struct_are_none_of_a_column_of_that_name(tmp_path: Path) -> None:
+def test_numbers_in_a_struct_are_not_confused_with_a_column_of_that_name(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(f'{{"t": 1, "id": 1.5, "of": {{"id": {2**60 + 1}}}}}\n')
     stream = Stream.from_json(str(path), vs="t")

@@ -90,7 +90,7 @@ def odd_rows(batch: pa.RecordBatch) -> Any:
     return {"_row": found, "odd": batch.column("x").take(pa.array(found, pa.int64()))}
 
 
-def test_apply_gives_columns_row_by_row() -> None:
+def test_apply_returns_columns_row_by_row() -> None:
     stream = READINGS.apply(doubled, {"twice": "int64"})
     assert [row["twice"] for row in rows(stream)] == [0, 2, 4, 6, None, 10, 12, 14]
     stream = READINGS.apply(odd_rows, {"odd": "int64"})
@@ -130,7 +130,7 @@ class Hundreds(KeyedProcess):
     rows_in=st.lists(st.tuples(st.integers(0, 600), st.integers(0, 3), st.integers(-9, 9))),
     parallelism=st.integers(1, 3),
 )
-def test_a_process_gives_what_the_window_gives(
+def test_a_process_equals_the_corresponding_window(
     rows_in: list[tuple[int, int, int]], parallelism: int
 ) -> None:
     items = [event(t, k=k, x=x) for t, k, x in sorted(rows_in)]
@@ -178,13 +178,13 @@ def test_functions_in_sql() -> None:
         sql("SELECT shout(k, k) AS s FROM r", {"r": READINGS}, functions={"shout": shout})
 
 
-def test_a_text_given_to_a_function_is_no_column() -> None:
+def test_text_arguments_of_a_function_are_not_columns() -> None:
     halved = udf(lambda x: x / 2, returns="float64")
     with pytest.raises(EvaluationError, match=r"'x' is a text here, a column is col\('x'\)"):
         rows(READINGS.select(y=halved("x")))
 
 
-def test_errors_of_functions_name_values_and_line() -> None:
+def test_errors_of_functions_show_values_and_line() -> None:
     stream = READINGS.select(y=udf(lambda x: 1 // (x - 3), returns="int64")(col("x")))
     with pytest.raises(EvaluationError) as raised:
         rows(stream)
@@ -198,7 +198,7 @@ def test_errors_of_functions_name_values_and_line() -> None:
 
 
 @pytest.mark.parametrize("vectorised", [False, True])
-def test_an_interrupt_is_not_the_fault_of_a_udf(vectorised: bool) -> None:
+def test_an_interrupt_is_not_reported_as_an_error_of_a_udf(vectorised: bool) -> None:
     """Constant folding postpones an EvaluationError, but must not postpone Ctrl-C."""
 
     def interrupted(_: Any) -> Any:
@@ -287,12 +287,12 @@ WRONG: Any = {"nulls": "drop", "policy": "ignore", "code": 3, "process": Gaps}
         (lambda: udf(lambda x: x, returns="int64")(1, 2), "does not take 2 arguments"),
     ],
 )
-def test_mistakes_are_told_at_the_line(make: Any, message: str) -> None:
+def test_mistakes_are_reported_at_the_line(make: Any, message: str) -> None:
     with pytest.raises(InvalidPlanError, match=message):
         make()
 
 
-def test_dead_letters_have_folders_of_their_own() -> None:
+def test_dead_letters_have_their_own_folders() -> None:
     stream = READINGS.apply(doubled, {"x": "int64"}, on_error="dead_letter")
     stream = stream.apply(lambda b: {"x": b.column("x")}, {"x": "int64"}, on_error="dead_letter")
     stream = stream.apply(lambda b: {"x": b.column("x")}, {"x": "int64"}, on_error="dead_letter")
@@ -303,7 +303,7 @@ def test_dead_letters_have_folders_of_their_own() -> None:
     assert "on_error=dead_letter" in explain(plan)
 
 
-def test_code_that_cannot_be_repeated_is_flagged() -> None:
+def test_nondeterministic_code_is_detected() -> None:
     stream = READINGS.apply(doubled, {"twice": "int64"}, deterministic=False)
     (operator,) = [o for v in lower(stream.to_parquet(), root="R").vertices for o in v.operators][
         :1
