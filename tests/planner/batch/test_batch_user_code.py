@@ -44,7 +44,7 @@ def values(events: pa.RecordBatch) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in events.to_pylist()]
 
 
-def test_events_that_start_together_come_by_place_or_in_two_orders() -> None:
+def test_events_with_equal_times_are_passed_in_place_order_or_in_two_orders() -> None:
     shuffled = batch([ROWS[i] for i in (3, 4, 2, 0, 1)])
     (by_place,) = orders(shuffled, pa.chunked_array([[7, 9, 5, 1, 6]]))
     assert values(by_place) == [ROWS[i] for i in (0, 2, 1, 3, 4)]
@@ -90,7 +90,7 @@ def process(kind: type[KeyedProcess], on_error: Any = "skip") -> KeyedProcessing
     return plan.spec
 
 
-def test_a_call_that_raised_has_not_been() -> None:
+def test_a_call_that_raised_has_no_effect() -> None:
     found = values(process_rows(process(Careful), batch(ROWS), MIN_TIME))
     assert found == [
         (0, 5, "a", 4),
@@ -104,7 +104,7 @@ def test_a_call_that_raised_has_not_been() -> None:
     assert process_rows(process(Careful), batch([]), MIN_TIME).num_rows == 0
 
 
-def test_the_end_is_known_to_timers_beyond_the_last_cti_and_event() -> None:
+def test_timers_after_the_last_cti_and_event_see_the_end() -> None:
     spec = process(AsksForTheEnd)
     events = batch([(0, 5, "a", 3), (8, 9, "a", 1), (8, 9, "a", 12)])
     ends = {2: [0, 1], 9: [0, 1], 10: [0, 0], MIN_TIME: [0, 1]}
@@ -113,7 +113,7 @@ def test_the_end_is_known_to_timers_beyond_the_last_cti_and_event() -> None:
         assert [row[-1] for row in found if row[0] in (2, 10)] == expected
 
 
-def test_timers_without_end_are_no_poison(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_timers_are_not_poison(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keyed_process, "FINAL_TIMERS_MAX", 1_000)
     with pytest.raises(EndlessTimersError, match="has set 1000 timers"):
         process_rows(process(Again), batch(ROWS), MIN_TIME)
@@ -141,7 +141,7 @@ def crowded(call: Callable[[], object]) -> str:
     return ""
 
 
-def test_as_many_timers_as_in_the_stream_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_on_timers_equals_that_of_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     def told(timers_max: int, period: int) -> str:
         monkeypatch.setattr(keyed_process, "TIMERS_MAX", timers_max)
         spec, events, until = process(Every), batch([(0, 1, "a", period)]), 50 * period
@@ -156,7 +156,7 @@ def test_as_many_timers_as_in_the_stream_are_too_many(monkeypatch: pytest.Monkey
         assert told(timers_max, 100) == ""
 
 
-def test_an_item_that_ends_the_stream_is_no_time_that_it_has_reached() -> None:
+def test_an_item_that_ends_the_stream_does_not_count_as_reached_time() -> None:
     schema, end = {"k": "string", "x": "int64"}, cti(INF_TIME)
     cases: list[tuple[list[Any], int]] = [
         ([event(0, k="a", x=1), cti(5), end], 5),
@@ -186,7 +186,7 @@ class Halves:
         self.given = state["given"]
 
 
-def test_an_operator_is_given_its_events_and_the_end() -> None:
+def test_an_operator_gets_its_events_and_the_end() -> None:
     stream = Stream.from_items({"k": "string", "x": "int64"}, [])
     plans = [stream.transform(Halves, {"x": "int64"}, on_error=e).plan for e in ("fail", "skip")]
     strict, lenient = (plan.spec for plan in plans if isinstance(plan, UserStep))

@@ -23,7 +23,7 @@ def chosen(strategy: Strategy, tolerance: str | None = "1s") -> str:
 
 
 @pytest.mark.parametrize("strategy", ["backward", "forward"])
-def test_one_side_is_asked_unless_both_are_near(strategy: Strategy) -> None:
+def test_only_one_side_is_searched_unless_both_are_near(strategy: Strategy) -> None:
     side = "_before" if strategy == "backward" else "_after"
     other = {"_before": "_after", "_after": "_before"}[side]
     assert side in chosen(strategy)
@@ -31,11 +31,11 @@ def test_one_side_is_asked_unless_both_are_near(strategy: Strategy) -> None:
     assert " <= 1000000L" in chosen(strategy)
 
 
-def test_without_a_limit_the_one_before_is_taken_however_old_it_is() -> None:
+def test_without_a_tolerance_the_previous_event_matches_at_any_age() -> None:
     assert chosen("backward", None) == "_before"
 
 
-def test_of_two_that_are_as_near_the_later_is_taken() -> None:
+def test_of_two_equally_near_events_the_later_one_matches() -> None:
     assert chosen("nearest").endswith(
         "when _after.at - _at <= _at - _before.at then _after else _before end"
     )

@@ -44,18 +44,18 @@ SCHEMA = pa.schema([("a", pa.int64()), ("x", pa.float64()), ("s", pa.string())])
 COLUMNS = {"a": "c0", "x": "c1", "s": "c2"}
 
 
-def test_every_function_is_written() -> None:
+def test_every_function_has_a_translation() -> None:
     written = WRITERS.keys() | {name for name, f in FUNCTIONS.items() if f.spark}
     assert written == FUNCTIONS.keys() - {"row_pattern"}
 
 
-def test_plain_expressions_read_as_sql() -> None:
+def test_simple_expressions_are_plain_sql() -> None:
     expr = when(col("a") > 1).then(col("s").str.upper()).otherwise("it's")
     sql = to_sql(resolve(expr.node, SCHEMA), COLUMNS)
     assert sql == r"case when (c0 > 1L) then upper(c2) else 'it\'s' end"
 
 
-def test_text_grows_with_the_tree_and_no_faster() -> None:
+def test_the_text_grows_linearly_with_the_tree() -> None:
     expr = col("a")
     sizes = []
     for _ in range(12):
@@ -65,7 +65,7 @@ def test_text_grows_with_the_tree_and_no_faster() -> None:
 
 
 @pytest.mark.parametrize("has_place", [True, False])
-def test_events_of_one_time_come_by_their_places_where_these_are_known(has_place: bool) -> None:
+def test_events_with_equal_times_are_ordered_by_known_places(has_place: bool) -> None:
     frame = Frame(None, SCHEMA, lifetime_us=1, has_place=has_place)
     assert frame.order == (VS, *frame.place)
     assert len(frame.place) == has_place
@@ -95,7 +95,7 @@ def test_literals(value: object, kind: pa.DataType, sql: str) -> None:
     assert literal(Literal(value, kind)) == sql  # type: ignore[arg-type]
 
 
-def test_text_is_escaped() -> None:
+def test_text_literals_are_escaped() -> None:
     assert text("a'b\\n\n${x}") == "'a\\'b\\\\n\n${x}'"
     assert java_replacement(r"\2$1\\x") == r"$2\$1\\x"
 
@@ -109,7 +109,7 @@ def test_text_is_escaped() -> None:
         (r"\(?P<n>\[[:alpha:]]\Q(?P<n>[[:alpha:]]\E", r"\(?P<n>\[[:alpha:]]\Q(?P<n>[[:alpha:]]\E"),
     ],
 )
-def test_patterns_as_java_writes_them(pattern: str, java: str) -> None:
+def test_regular_expressions_are_translated_to_java(pattern: str, java: str) -> None:
     assert java_pattern(pattern) == java
 
 
@@ -142,7 +142,9 @@ RESTORED: list[tuple[pa.DataType, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "values"), RESTORED, ids=[str(kind) for kind, _ in RESTORED])
-def test_columns_of_spark_become_those_of_the_stream(kind: pa.DataType, values: list[Any]) -> None:
+def test_columns_from_spark_are_converted_to_those_of_the_stream(
+    kind: pa.DataType, values: list[Any]
+) -> None:
     """Convert columns in the form in which Spark sends them.
 
     An array of empty lists has no data buffer, which Arrow's cast would read.
@@ -160,12 +162,12 @@ def test_columns_of_spark_become_those_of_the_stream(kind: pa.DataType, values: 
 
 
 @pytest.mark.parametrize("kind", [pa.decimal256(50, 2), pa.month_day_nano_interval()], ids=str)
-def test_types_that_spark_does_not_have(kind: pa.DataType) -> None:
+def test_types_without_a_spark_type(kind: pa.DataType) -> None:
     with pytest.raises(UnsupportedInBatchError, match="Spark has no such type"):
         physical(kind)
 
 
-def test_what_cannot_be_exact_is_refused() -> None:
+def test_inexact_translations_are_rejected() -> None:
     with pytest.raises(
         UnsupportedInBatchError, match=r"x\.cast\(string\) cannot be run as a batch"
     ):
@@ -186,7 +188,7 @@ def test_what_cannot_be_exact_is_refused() -> None:
         ((20, 10), (38, 10), False, False),
     ],
 )
-def test_decimals_are_divided_while_spark_has_room(
+def test_decimals_are_divided_if_spark_has_enough_digits(
     left: tuple[int, int], right: tuple[int, int], *, has_quotient: bool, has_remainder: bool
 ) -> None:
     schema = pa.schema([("x", pa.decimal128(*left)), ("y", pa.decimal128(*right))])
@@ -200,7 +202,7 @@ def test_decimals_are_divided_while_spark_has_room(
             to_sql(node, {"x": "x", "y": "y"})
 
 
-def test_texts_of_all_functions(rewrite: bool) -> None:
+def test_translations_of_all_functions(rewrite: bool) -> None:
     """The golden file has values of all types; tests/spark runs the same expressions."""
     columns = {name: f"c{k}" for k, name in enumerate(ROWS.schema.names)}
     lines = []
@@ -244,7 +246,7 @@ def aggregated(function: str) -> Iterator[str]:
         yield from (f"    {name}: {text}" for name, text in take.partial.items())
 
 
-def test_texts_of_all_aggregates(rewrite: bool) -> None:
+def test_translations_of_all_aggregates(rewrite: bool) -> None:
     """Review changes of the golden file: Spark must compute the same as our functions."""
     found = (
         "\n".join(line for name in sorted({*AGGREGATES} - {"user"}) for line in aggregated(name))
@@ -256,14 +258,14 @@ def test_texts_of_all_aggregates(rewrite: bool) -> None:
 
 
 @pytest.mark.parametrize("by", [-7, 0, 7])
-def test_times_are_moved_up_to_the_ends_of_the_axis(by: int) -> None:
+def test_times_are_moved_up_to_the_ends_of_the_time_axis(by: int) -> None:
     found = moved("t", by)
     assert f"t + {integer(by)}" in found
     assert integer(INF_TIME) in found, "what never ends stays so"
     assert integer(MIN_TIME - by if by < 0 else INF_TIME - by) in found
 
 
-def test_windows_lie_within_the_time_axis() -> None:
+def test_windows_are_within_the_time_axis() -> None:
     size, every = 9, 7
     plan = Stream.from_items(SCHEMA, []).window(hopping(size, every)).agg(n=agg.count()).plan
     (node,) = (n for n in [plan, *plan.inputs] if isinstance(n, WindowAgg))
@@ -272,14 +274,14 @@ def test_windows_lie_within_the_time_axis() -> None:
     assert integer((INF_TIME - size) // every) in last
 
 
-def test_what_comes_before_goes_by_the_first_difference() -> None:
+def test_comparison_uses_the_first_differing_sort_column() -> None:
     assert first_difference(["a"]) == "(a)"
     assert first_difference(["a", "b", "c"]) == (
         "(case when (a) <> 0 then (a) when (b) <> 0 then (b) else (c) end)"
     )
 
 
-def test_what_the_sql_says_itself_is_told_in_its_words() -> None:
+def test_errors_raised_in_the_sql_keep_their_message() -> None:
     """An error of our SQL shows its own message, without the text that Spark adds around it."""
     ours = explained(f"[USER_RAISED] {MARK}no\nroom{MARK}; line 1\nat java")
     assert (type(ours), ours.args) == (BatchDataError, ("no\nroom",))
@@ -294,7 +296,7 @@ def test_what_the_sql_says_itself_is_told_in_its_words() -> None:
 
 @pytest.mark.parametrize("nulls_first", [False, True])
 @pytest.mark.parametrize("down", [False, True])
-def test_which_value_comes_before(*, down: bool, nulls_first: bool) -> None:
+def test_comparison_of_values(*, down: bool, nulls_first: bool) -> None:
     """Return the value as Python reads it, with ``None`` for null."""
     sql = way("a", "b", down=down, nulls_first=nulls_first)
     steps = re.findall(r"when (.*?) then (-?\d)", sql)

@@ -39,12 +39,12 @@ def widths(decision: Decision | None) -> dict[str, int]:
     ("busy", "width"),
     [(0.7, None), (0.71, 5), (0.9, 6), (1.0, 6), (0.57, None), (0.42, 3), (0.1, 1), (0.0, 1)],
 )
-def test_a_stage_gets_the_vertices_that_its_work_needs(busy: float, width: int | None) -> None:
+def test_a_stage_gets_as_many_vertices_as_its_work_needs(busy: float, width: int | None) -> None:
     """A stage keeps a vertex if the others would come near the target without it."""
     assert widths(decide(POLICY, readings(300, busy), 0)).get(S) == width
 
 
-def test_a_condition_must_hold_for_a_while_and_changes_have_a_pause() -> None:
+def test_a_condition_must_last_and_changes_have_a_pause() -> None:
     assert decide(POLICY, [], 0) is None
     assert decide(POLICY, readings(290, 1.0), 0) is None, "the cooldown"
     assert decide(POLICY, readings(300, 1.0), 0) is not None
@@ -64,7 +64,7 @@ def in_turn(until_s: float, *busy: float, **fields: tuple[float, ...]) -> list[R
     return made
 
 
-def test_bursts_count_by_their_mean_and_no_vertex_goes_between_them() -> None:
+def test_the_mean_load_of_bursts_decides_and_no_vertex_is_removed_in_between() -> None:
     """The mean of the readings decides, so a job with idle moments grows, too."""
     assert widths(decide(POLICY, in_turn(300, 1.0, 0.9, 0.6), 0)) == {S: 5}
     assert widths(decide(POLICY, in_turn(300, 1.0, 0.1), 0)) == {}
@@ -73,7 +73,7 @@ def test_bursts_count_by_their_mean_and_no_vertex_goes_between_them() -> None:
     assert widths(decide(replace(POLICY, target_lag_s=60.0), late, 0)) == {}
 
 
-def test_a_change_is_no_larger_than_a_step_and_within_the_limits() -> None:
+def test_a_change_is_limited_by_the_step_and_the_limits() -> None:
     small = replace(POLICY, step=1)
     assert widths(decide(small, readings(300, 1.0), 0)) == {S: 5}
     assert widths(decide(small, readings(300, 0.0), 0)) == {S: 3}
@@ -85,7 +85,7 @@ def test_a_change_is_no_larger_than_a_step_and_within_the_limits() -> None:
     assert decision == Decision({S: 7}, f"{S} 4 -> 7: {S} must have 7 to 8 vertices")
 
 
-def test_lag_adds_vertices_to_the_busiest_stage_and_keeps_those_of_all() -> None:
+def test_lag_adds_vertices_to_the_busiest_stage_and_removes_none() -> None:
     policy = replace(POLICY, target_lag_s=30.0)
     loads = {S: StageLoad(4, 0.2), "s03-agg": StageLoad(4, 0.1)}
     late = [replace(r, stages=loads) for r in readings(300, 0.0, lag_s=31.0)]
@@ -96,7 +96,7 @@ def test_lag_adds_vertices_to_the_busiest_stage_and_keeps_those_of_all() -> None
     assert widths(decide(policy, [replace(r, lag_s=29) for r in late], 0)) == {S: 2, "s03-agg": 1}
 
 
-def test_memory_adds_vertices_to_the_stage_with_most_state() -> None:
+def test_high_memory_adds_vertices_to_the_stage_with_the_most_state() -> None:
     loads = {S: StageLoad(4, 0.2, 10), "s03-agg": StageLoad(4, 0.1, 20)}
     full = [replace(r, stages=loads) for r in readings(300, 0.0, memory=0.9)]
     decision = decide(POLICY, full, 0)
@@ -131,7 +131,7 @@ policies = st.builds(
 
 @examples(60)
 @given(policies, st.lists(works, min_size=1, max_size=12), st.sampled_from([0.0, 31.0]))
-def test_changes_keep_the_cooldown_the_limits_and_the_step(
+def test_changes_respect_the_cooldown_the_limits_and_the_step(
     policy: Policy, loads: list[float], lag_s: float
 ) -> None:
     changes = run(policy, lambda t: loads[int(t) // 300 % len(loads)], lag_s)
@@ -144,7 +144,7 @@ def test_changes_keep_the_cooldown_the_limits_and_the_step(
 
 @examples(60)
 @given(policies, works, st.sampled_from([0.0, 31.0]))
-def test_constant_work_moves_the_width_in_one_direction_then_not_at_all(
+def test_constant_work_changes_the_width_in_one_direction_and_then_stops(
     policy: Policy, work: float, lag_s: float
 ) -> None:
     changes = run(replace(policy, cooldown_s=10, settle_s=10), lambda t: work, lag_s)
@@ -195,6 +195,6 @@ def test_a_policy_is_read_from_toml_and_stored_as_json(tmp_path: Path) -> None:
         ({"stages": [{"max": 3}]}, r"write \[stages\.s02\]"),
     ],
 )
-def test_a_wrong_policy_is_an_error(document: dict[str, Any], message: str) -> None:
+def test_an_invalid_policy_is_an_error(document: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         policy_of(document, "policy.toml")

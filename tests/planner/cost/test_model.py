@@ -71,7 +71,7 @@ def files(folder: Path) -> Stream:
 # ---- what is known of sources
 
 
-def test_files_tell_rows_span_and_values(folder: Path) -> None:
+def test_files_provide_rows_time_span_and_distinct_values(folder: Path) -> None:
     found = estimate_of(files(folder))
     assert (found.rows, found.span_s, found.lifetime_us) == (40_000, 39.999001, 5_000)
     assert found.rows_per_s == pytest.approx(1_000, rel=0.01)
@@ -93,13 +93,13 @@ def test_rows_of_text_files_are_extrapolated(tmp_path: Path) -> None:
     assert estimate_of(Stream.from_csv(str(few), vs="t")).rows == 2
 
 
-def test_of_parquet_without_rows_that_is_known(tmp_path: Path) -> None:
+def test_parquet_metadata_provides_them_without_reading_rows(tmp_path: Path) -> None:
     pq.write_table(pa.table({"t": pa.array([], pa.int64())}), tmp_path / "a.parquet")
     found = estimate_of(Stream.from_parquet(str(tmp_path), vs="t"))
     assert (found.rows, found.is_assumed) == (0, False)
 
 
-def test_what_cannot_be_read_is_assumed(tmp_path: Path) -> None:
+def test_unreadable_statistics_are_assumed(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("t,x\n1,1\n")
     stream = Stream.from_csv(str(path), vs="t", schema={"x": "int64"})
@@ -122,7 +122,7 @@ def test_the_same_files_give_the_same_statistics(folder: Path) -> None:
 # ---- hints
 
 
-def test_hints_replace_what_files_tell(folder: Path) -> None:
+def test_hints_override_statistics_of_files(folder: Path) -> None:
     hinted = files(folder).hint(rate=5_000, keys={"name": 40_000}).hint(keys={"user": 60})
     found = estimate_of(hinted)
     assert found.rows_per_s == pytest.approx(5_000)
@@ -134,7 +134,7 @@ def test_hints_replace_what_files_tell(folder: Path) -> None:
     assert states == [v.state_schema for v in without.vertices], "hints are no part of the meaning"
 
 
-def test_a_promised_duration_is_checked(folder: Path) -> None:
+def test_a_declared_max_duration_is_checked(folder: Path) -> None:
     good = files(folder).hint(max_duration=5_000).select("user").to_parquet()
     assert answer(lower(good, root="r")).num_rows == 40_000
     wrong = files(folder).hint(max_duration=4_999).select("user").to_parquet()
@@ -147,7 +147,7 @@ def test_a_promised_duration_is_checked(folder: Path) -> None:
         items.hint(max_duration=8)
 
 
-def test_an_endless_lifetime_that_begins_before_1970_is_longer_than_promised(
+def test_an_endless_lifetime_from_before_1970_exceeds_the_declared_maximum(
     tmp_path: Path,
 ) -> None:
     """The length would overflow int64 and become negative."""
@@ -165,7 +165,7 @@ def test_an_endless_lifetime_that_begins_before_1970_is_longer_than_promised(
         items.to_parquet(end=None)
 
 
-def test_every_kind_of_work_costs_something() -> None:
+def test_every_kind_of_operator_has_a_cost() -> None:
     found = {name: value for name, value in vars(per_row).items() if name.isupper()}
     rates = {k: v for k, v in found.items() if isinstance(v, float)}
     rates |= {name: format.row_us for name, format in FORMATS.items()}
@@ -192,13 +192,13 @@ def test_mistakes_in_hints() -> None:
 
 
 @pytest.mark.parametrize("name", ["two_phases", "aggregate_then_join", "union_to_sink", "words"])
-def test_estimates_are_near_what_comes_out(name: str) -> None:
+def test_estimates_are_near_the_actual_numbers(name: str) -> None:
     plan = lower(QUERIES[name](), root="r")
     rows = answer(plan).num_rows
     assert rows / 10 <= cost(plan, -1).rows_out <= rows * 10
 
 
-def test_state_follows_lifetimes_and_rates() -> None:
+def test_estimated_state_follows_lifetimes_and_rates() -> None:
     def state(lifetime_us: int, rate: float) -> float:
         rows = [event(i * 1_000, i * 1_000 + lifetime_us, k=i % 3) for i in range(100)]
         stream = Stream.from_items({"k": "int64"}, rows, partitions=2).hint(rate=rate)
@@ -210,7 +210,7 @@ def test_state_follows_lifetimes_and_rates() -> None:
 
 
 @pytest.mark.parametrize("ends", [(9_000, 4_000), (4_000, 9_000)])
-def test_pairs_live_as_long_as_both_and_rows_of_a_left_join_as_their_left_one(
+def test_estimated_pairs_live_as_long_as_both_rows_and_left_rows_as_themselves(
     ends: tuple[int, int],
 ) -> None:
     left, right = (
@@ -222,7 +222,7 @@ def test_pairs_live_as_long_as_both_and_rows_of_a_left_join_as_their_left_one(
     assert found["left"].lifetime_us == pytest.approx(ends[0])
 
 
-def test_frames_of_rows_hold_so_many_of_each_key() -> None:
+def test_frames_of_rows_keep_their_number_of_rows_per_key() -> None:
     def state(rows: int, keys: int) -> float:
         events = [event(i, i + 1, k=i % keys) for i in range(1_000)]
         stream = Stream.from_items({"k": "int64"}, events).hint(keys={"k": keys})
@@ -233,7 +233,7 @@ def test_frames_of_rows_hold_so_many_of_each_key() -> None:
     assert state(21, 10) == pytest.approx(2 * state(21, 5))
 
 
-def test_no_state_is_larger_than_the_input() -> None:
+def test_estimated_state_does_not_exceed_the_input() -> None:
     day = bids().group_by("auction").window(tumbling("1d")).agg(mid=agg.quantile("price", 0.5))
     plan = lower(day.to_parquet(), root="r")
     assert 0 < cost(plan, 1).state_bytes <= cost(plan, 0).bytes_out
@@ -288,7 +288,7 @@ def test_little_work_needs_one_vertex(folder: Path) -> None:
     assert cost(plan, -1).why == "one vertex does"
 
 
-def test_auto_gives_every_stage_what_it_needs(folder: Path) -> None:
+def test_auto_gives_every_stage_the_vertices_it_needs(folder: Path) -> None:
     plan = pretended(folder, rows=400_000_000, span_s=100_000, parallelism="auto")
     widths = [s.parallelism for s in plan.stages]
     assert widths == [cost(plan, k).recommended_parallelism for k in range(2)]
@@ -305,7 +305,7 @@ def test_auto_gives_every_stage_what_it_needs(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", one_in(3, sorted(QUERIES)))
-def test_any_widths_give_the_same_answer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_is_the_same_for_any_widths(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each stage gets its own parallelism, except stages that must agree on their keys."""
     monkeypatch.setattr("planner.physical.sizing.WORK_S_MAX", 2e-6)
     query = QUERIES[name]()
@@ -314,7 +314,9 @@ def test_any_widths_give_the_same_answer(name: str, monkeypatch: pytest.MonkeyPa
     assert sorted_rows(answer(plan)) == sorted_rows(expected)
 
 
-def test_a_join_and_what_it_reads_agree_on_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_join_and_its_inputs_have_equal_numbers_of_vertices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("planner.physical.sizing.WORK_S_MAX", 3e-6)
     plan = lower(QUERIES["aggregate_then_join"](), root="r", parallelism="auto")
     forward = {
@@ -327,7 +329,7 @@ def test_a_join_and_what_it_reads_agree_on_their_number(monkeypatch: pytest.Monk
     assert max(s.parallelism for s in plan.stages) > 2
 
 
-def test_few_rows_after_much_work_are_flushed(folder: Path) -> None:
+def test_few_rows_after_expensive_work_are_flushed(folder: Path) -> None:
     def plan(rows: int) -> PhysicalPlan:
         def look(spec: object, units: object) -> SourceStatistics:
             found = statistics_of(spec, units)  # type: ignore[arg-type]
@@ -346,7 +348,7 @@ def test_few_rows_after_much_work_are_flushed(folder: Path) -> None:
     assert "flushing costs less" in durability(10**9)[1]
 
 
-def test_costs_do_not_depend_on_rules_that_are_left_out() -> None:
+def test_costs_do_not_depend_on_disabled_rules() -> None:
     query = QUERIES["two_phases"]()
     for rules in (RULES, RULES[1:]):
         plan = lower(query, root="r", rules=rules)
@@ -368,7 +370,7 @@ def test_costs_do_not_depend_on_rules_that_are_left_out() -> None:
         (format_seconds(90), "1.5 min"),
     ],
 )
-def test_quantities_for_people(text: str, expected: str) -> None:
+def test_readable_quantities(text: str, expected: str) -> None:
     assert text == expected
 
 

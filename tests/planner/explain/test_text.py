@@ -57,7 +57,7 @@ def test_every_rule_is_documented_and_says_why() -> None:
         assert len(why(rule)) < 100, rule
 
 
-def test_the_forms_agree() -> None:
+def test_the_formats_show_the_same_plan() -> None:
     plan = lower(QUERIES["self_join"](), root="ROOT")
     found = json.loads(explain(plan, "json"))
     text = explain(plan)

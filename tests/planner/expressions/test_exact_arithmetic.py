@@ -67,7 +67,7 @@ def assert_exact(got: int | str | None, wanted: int | None, room: str = "int64")
 @example("modulo", LOW, -1)
 @example("multiply", 2**62, 4)
 @example("multiply", LOW, -1)
-def test_integers_are_exact_or_refused(name: str, a: int, b: int) -> None:
+def test_integers_are_exact_or_rejected(name: str, a: int, b: int) -> None:
     build, exact = BINARY[name]
     divides = name in ("floor_divide", "modulo")
     wanted = None if divides and b == 0 else exact(a, b)
@@ -88,7 +88,7 @@ def test_integers_are_exact_or_refused(name: str, a: int, b: int) -> None:
 @example(-5 * 10**18 + 1, -19)
 @example(150, -2)
 @example(-150, -2)
-def test_integers_of_one_argument(a: int, digits: int) -> None:
+def test_unary_operations_on_integers(a: int, digits: int) -> None:
     batch = batch_of(a=pa.array([a]))
     assert_exact(found(-col("a"), batch), -a)
     assert_exact(found(abs(col("a")), batch), abs(a))
@@ -115,7 +115,7 @@ DAY_US = 86_400_000_000
 @given(INT64, INT64)
 @example(HIGH, 1)
 @example(LOW, -1)
-def test_times_and_durations_are_exact_or_refused(a: int, b: int) -> None:
+def test_times_and_durations_are_exact_or_rejected(a: int, b: int) -> None:
     batch = batch_of(
         t=pa.array([a]).cast(pa.timestamp("us", "UTC")), u=pa.array([b]).cast(pa.timestamp("us")),
         x=pa.array([a]).cast(pa.duration("us")), y=pa.array([b]).cast(pa.duration("us")),
@@ -144,7 +144,7 @@ def decimals(draw: st.DrawFn) -> tuple[pa.DataType, Decimal]:
 @given(decimals(), decimals(), st.integers(-3, 3))
 @example((pa.decimal128(38, 0), Decimal("9" * 38)), (pa.decimal128(38, 0), Decimal("9" * 38)), 0)
 @example((pa.decimal128(3, 2), Decimal("9.99")), (pa.decimal128(1, 0), Decimal(1)), 0)
-def test_decimals_are_exact_or_refused(
+def test_decimals_are_exact_or_rejected(
     left: tuple[pa.DataType, Decimal], right: tuple[pa.DataType, Decimal], digits: int
 ) -> None:
     (kind, a), (other, b) = left, right
@@ -195,7 +195,7 @@ def integer_trees(draw: st.DrawFn, depth: int = 3) -> Expr:
 
 @examples(50)
 @given(integer_trees(), st.data())
-def test_values_are_within_their_bounds_and_what_cannot_fail_does_not(
+def test_results_are_within_their_bounds_and_infallible_expressions_do_not_fail(
     tree: Expr, data: st.DataObject
 ) -> None:
     def edge(kind: pa.DataType) -> int:
@@ -216,7 +216,7 @@ def test_values_are_within_their_bounds_and_what_cannot_fail_does_not(
         assert low <= got <= high
 
 
-def test_small_numbers_are_known_to_fit() -> None:
+def test_small_numbers_are_known_not_to_overflow() -> None:
     schema = pa.schema([("i", pa.int32()), ("n", pa.int64()), ("t", pa.timestamp("us", "UTC"))])
     fits = [col("i") * col("i"), col("n") % 123, col("n") // 7, col("n") * 2.0, -col("i"),
             col("n") % 1000 * 1000 + 5, col("t").dt.hour() * 60,
@@ -227,7 +227,7 @@ def test_small_numbers_are_known_to_fit() -> None:
     assert all(may_fail(resolve(e.node, schema)) for e in tight)
 
 
-def test_the_event_is_named_and_the_way_out() -> None:
+def test_the_error_names_the_event_and_a_remedy() -> None:
     stream = Stream.from_items({"n": "int64"}, [event(5, n=1), event(7, n=2**62)])
     with pytest.raises(EvaluationError) as caught:
         streamed(stream.select(x=col("n") * 4))
@@ -237,7 +237,7 @@ def test_the_event_is_named_and_the_way_out() -> None:
     assert f"for {2**62}, in the event with _vs=7" in told
 
 
-def test_a_filter_in_front_protects_and_stays_there() -> None:
+def test_a_filter_that_protects_an_expression_stays_in_front_of_it() -> None:
     items = [event(k, n=n) for k, n in enumerate([1, 2**62, 3])]
     stream = Stream.from_items({"n": "int64"}, items).filter(col("n") < 100)
     table: Any = streamed(stream.with_columns(x=col("n") * 4).filter(col("x") > 4))

@@ -50,7 +50,7 @@ def is_overflow(found: list[Any] | str) -> bool:
 
 @examples(75)
 @given(ANY, rows())
-def test_as_python_would(twin: Twin, table: list[Row]) -> None:
+def test_expressions_equal_python(twin: Twin, table: list[Row]) -> None:
     """An overflow is an error, also if its value may not be needed."""
     batch = pa.RecordBatch.from_pylist(table, schema=SCHEMA)
     alone = [evaluated(twin, batch.slice(i, 1)) for i in range(len(table))]
@@ -69,7 +69,7 @@ def test_as_python_would(twin: Twin, table: list[Row]) -> None:
 
 @examples(100)
 @given(ANY, rows(), st.integers(0, 6))
-def test_cutting_does_not_matter(twin: Twin, table: list[Row], at: int) -> None:
+def test_batch_boundaries_do_not_matter(twin: Twin, table: list[Row], at: int) -> None:
     batch = pa.RecordBatch.from_pylist(table, schema=SCHEMA)
     whole, first, rest = (evaluated(twin, b) for b in (batch, batch.slice(0, at), batch.slice(at)))
     if isinstance(whole, str):
@@ -94,7 +94,7 @@ def test_trees_survive_pickling_and_have_a_stable_name(twin: Twin) -> None:
 
 @examples(100)
 @given(ANY)
-def test_columns_are_those_it_reads(twin: Twin) -> None:
+def test_an_expression_lists_the_columns_it_reads(twin: Twin) -> None:
     needed = twin.expr.columns()
     small = pa.schema([SCHEMA.field(name) for name in needed])
     assert twin.expr.output_type(small) == twin.expr.output_type(SCHEMA)
@@ -122,14 +122,14 @@ def test_text(expr: Expr, text: str) -> None:
     assert text in repr(expr)
 
 
-def test_python_and_or_not_are_refused() -> None:
+def test_the_operators_and_or_not_of_python_are_rejected() -> None:
     with pytest.raises(InvalidPlanError, match="write & for and"):
         _ = col("a") > 1 and col("b") > 1
     with pytest.raises(InvalidPlanError, match="write & for and"):
         _ = 1 < col("a") < 5
 
 
-def test_functions_are_no_values() -> None:
+def test_functions_cannot_be_used_as_values() -> None:
     with pytest.raises(InvalidPlanError, match="when"):
         _ = col("a") + (lambda x: x)  # type: ignore[operator]
     with pytest.raises(InvalidPlanError, match="cannot be part of an expression"):

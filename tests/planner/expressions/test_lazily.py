@@ -132,7 +132,7 @@ def found(nodes: list[Node], batch: pa.RecordBatch) -> list[Any] | None:
 
 
 @given(st.lists(ROW, max_size=12), TREES, TREES, st.integers(0, 12))
-def test_it_is_as_row_by_row(
+def test_lazy_evaluation_equals_evaluation_row_by_row(
     rows: list[tuple[Any, ...]], first: Expr, second: Expr, cut: int
 ) -> None:
     """The value on one row, following SQL's definition."""
@@ -152,7 +152,7 @@ def test_it_is_as_row_by_row(
     assert found(by_values, carried) == (None if None in wanted else wanted)
 
 
-def test_functions_of_users_are_called_for_the_rows_that_need_them() -> None:
+def test_user_functions_are_called_only_for_rows_that_need_them() -> None:
     seen: list[int] = []
 
     @udf(returns="int64", deterministic=True)
@@ -198,7 +198,7 @@ IS_NUMBER = col("s").str.contains("^[0-9]+$", regex=True)
     ],
     ids=["and", "or", "behind a computed column", "union", "join"],
 )
-def test_no_rule_puts_a_cast_before_its_guard(query: Stream) -> None:
+def test_no_rule_moves_a_cast_before_its_guard(query: Stream) -> None:
     found = rows_of(query.to_parquet())
     assert found
     assert found == rows_of(query.to_parquet(), rules=(place_exchange,))
@@ -219,7 +219,7 @@ def test_no_rule_puts_a_cast_before_its_guard(query: Stream) -> None:
         "SELECT a.s FROM a JOIN b ON a.n = b.n AND a.s <> 'x' AND b.s::int > 1",
     ],
 )
-def test_sql_asks_from_left_to_right(text: str) -> None:
+def test_sql_evaluates_from_left_to_right(text: str) -> None:
     lasting = NUMBERS.filter(IS_NUMBER | (col("n") > 1)).for_ever()
     made = sql(text, {"a": NUMBERS, "b": lasting})
     if "JOIN" in text:
@@ -245,7 +245,7 @@ def test_try_cast(expr: Expr, wanted: list[Any]) -> None:
 
 
 @given(st.lists(st.sampled_from(["1", "x", "99999999999999999999", "7", "", None, "2x"])))
-def test_try_cast_is_cast_value_by_value(texts: list[str | None]) -> None:
+def test_try_cast_equals_cast_value_by_value(texts: list[str | None]) -> None:
     def alone(text: str | None) -> int | None:
         try:
             one = pa.record_batch({"s": pa.array([text], pa.string())})
@@ -260,7 +260,7 @@ def test_try_cast_is_cast_value_by_value(texts: list[str | None]) -> None:
 @pytest.mark.parametrize(
     "target", [pa.int64(), pa.decimal128(9, 2), pa.date32(), pa.timestamp("us")], ids=str
 )
-def test_text_without_a_digit_is_not_tried_value_by_value(target: pa.DataType) -> None:
+def test_text_without_a_digit_is_not_converted_value_by_value(target: pa.DataType) -> None:
     letters = "abcdefghij"
     words = pa.array([a + b + c for a in letters for b in letters for c in letters])
     node = resolve(as_node(col("s").try_cast(target)), pa.schema([("s", pa.string())]))

@@ -46,7 +46,7 @@ def computed(node: Node, batch: pa.RecordBatch, carried: set[str]) -> pa.Array:
     st.sampled_from(EXPRESSIONS),
     st.integers(0, 30),
 )
-def test_it_is_the_same_by_value(
+def test_evaluation_per_value_has_the_same_result(
     rows: list[tuple[str | None, int]], expression: Expr, cut: int
 ) -> None:
     words = pa.array([w for w, _ in rows], pa.string())
@@ -62,7 +62,7 @@ def test_it_is_the_same_by_value(
         assert plain_array(again).equals(expected)
 
 
-def test_text_that_is_computed_is_a_dictionary_that_stays_the_same() -> None:
+def test_computed_text_keeps_one_dictionary() -> None:
     words = pa.array(["a", "A", "b", None] * 5).dictionary_encode()
     batch = pa.RecordBatch.from_arrays([words, pa.array(range(20))], schema=CARRIED)
     upper = as_dictionary(by_value(resolve(WORD.str.upper().node, PLAIN), {"word"}))
@@ -72,7 +72,7 @@ def test_text_that_is_computed_is_a_dictionary_that_stays_the_same() -> None:
     assert pa.concat_arrays([first, second]).to_pylist() == ["A", "A", "B", None] * 5
 
 
-def test_a_value_that_occurs_in_no_row_does_not_fail() -> None:
+def test_a_value_without_rows_does_not_fail() -> None:
     number = WORD.cast("int64").node
     words = pa.array(["1", "x", "3"]).dictionary_encode()
     batch = pa.RecordBatch.from_arrays([words, pa.array(range(3))], schema=CARRIED)
@@ -82,7 +82,7 @@ def test_a_value_that_occurs_in_no_row_does_not_fail() -> None:
         computed(number, batch, {"word"})
 
 
-def test_what_is_remembered_for_zero_is_not_taken_for_negative_zero() -> None:
+def test_the_cached_result_for_zero_is_not_used_for_negative_zero() -> None:
     words = pa.array(["a", "b"]).dictionary_encode()
     batch = pa.RecordBatch.from_arrays([words, pa.array(range(2))], schema=CARRIED)
     zeros = [when(WORD == "a").then(lit(zero)).otherwise(lit(1.0)).node for zero in (0.0, -0.0)]
@@ -94,7 +94,7 @@ def shout(words: pa.Array) -> pa.Array:
     return pa.array([None if w is None else f"{w.as_py()}!" for w in words])
 
 
-def test_what_is_computed_by_value() -> None:
+def test_which_expressions_are_computed_per_value() -> None:
     shown = by_value(resolve(((WORD == "a") & (col("n") == 1)).node, PLAIN), {"word"})
     assert isinstance(shown, Call)
     assert isinstance(shown.args[0], PerValue)
@@ -105,7 +105,7 @@ def test_what_is_computed_by_value() -> None:
     assert not isinstance(of_user, PerValue)
 
 
-def test_what_is_remembered_of_dictionaries_is_forgotten() -> None:
+def test_cached_results_of_dictionaries_can_be_cleared() -> None:
     forget()
     gc.collect()
     before = pa.total_allocated_bytes()

@@ -96,7 +96,7 @@ def test_options(use: Callable[[], Any], told: str) -> None:
     assert told in str(caught.value)
 
 
-def test_what_asks_for_names_finds_what_is_there() -> None:
+def test_tools_that_list_names_find_them() -> None:
     assert not hasattr(ROWS, "qqq")
     assert not hasattr(ss.col("x"), "__array__")
     assert copy.copy(ROWS).schema == ROWS.schema
@@ -110,9 +110,7 @@ def test_what_asks_for_names_finds_what_is_there() -> None:
     ("name", "hint"),
     [("from_jsonl", "did you mean 'from_json'?"), ("read_csv", "did you mean 'from_csv'?")],
 )
-def test_a_file_of_a_query_gets_the_hint_for_a_class_too(
-    name: str, hint: str, tmp_path: Path
-) -> None:
+def test_a_query_file_gets_the_hint_for_a_class_too(name: str, hint: str, tmp_path: Path) -> None:
     path = tmp_path / "q.py"
     path.write_text(f"import streamscope as ss\nquery = ss.Stream.{name}('x', vs='t')\n")
     with pytest.raises(QueryFileError, match=re.escape(hint)):

@@ -30,12 +30,12 @@ NESTED = [
 
 
 @pytest.mark.parametrize("kind", TYPES + NESTED, ids=str)
-def test_a_type_as_it_is_printed(kind: pa.DataType) -> None:
+def test_a_printed_type_is_read_back(kind: pa.DataType) -> None:
     found = data_type(str(kind))
     assert str(found).replace(" not null", "") == str(kind).replace(" not null", "")
 
 
-def test_shorter_ways() -> None:
+def test_short_names_of_types() -> None:
     assert data_type("list<int64>") == pa.list_(pa.int64())
     assert data_type("struct<Name: string, n: decimal(5, 2)>") == pa.struct(
         [("Name", pa.string()), ("n", pa.decimal128(5, 2))]
@@ -50,11 +50,11 @@ NO_TYPES = [
 
 
 @pytest.mark.parametrize("text", NO_TYPES)
-def test_what_is_no_type(text: str) -> None:
+def test_invalid_types(text: str) -> None:
     with pytest.raises(InvalidPlanError, match=r"[tT]he types are"):
         data_type(text)
 
 
-def test_a_slip_is_corrected() -> None:
+def test_a_typing_mistake_is_corrected() -> None:
     with pytest.raises(InvalidPlanError, match="no type 'strng'; did you mean 'string'"):
         data_type("strng")

@@ -109,13 +109,13 @@ NO_TIMES: dict[str, tuple[Callable[[], Stream], str]] = {
 
 
 @pytest.mark.parametrize("name", TIMES)
-def test_a_column_that_says_when_events_start(name: str) -> None:
+def test_a_column_with_the_start_of_events(name: str) -> None:
     make, column = TIMES[name]
     assert is_event_time(make().plan, column)
 
 
 @pytest.mark.parametrize("name", NO_TIMES)
-def test_a_column_that_does_not(name: str) -> None:
+def test_a_column_without_the_start_of_events(name: str) -> None:
     make, column = NO_TIMES[name]
     assert not is_event_time(make().plan, column)
 
@@ -146,7 +146,7 @@ ENDLESS = SPANS.for_ever()
         (lambda: ENDLESS.group_by("k").agg(n=agg.count()), False),
     ],
 )
-def test_what_never_ends(make: Callable[[], Stream], expected: bool) -> None:
+def test_events_that_never_end(make: Callable[[], Stream], expected: bool) -> None:
     assert never_ends(make().plan) is expected
 
 
@@ -160,7 +160,7 @@ def test_what_never_ends(make: Callable[[], Stream], expected: bool) -> None:
         ("semi", "t", (-9, 0)),
     ],
 )
-def test_how_far_the_times_of_both_sides_are_from_their_pair(
+def test_distance_between_the_times_of_a_pair_and_its_sides(
     how: str, column: str, expected: tuple[int, int]
 ) -> None:
     pairs = POINTS.join(renamed(POINTS), on="k", within=(-3, 9), how=how).filter(col("x") > 0)
@@ -171,7 +171,7 @@ def test_how_far_the_times_of_both_sides_are_from_their_pair(
     assert distance_us(pairs.plan, Column("x", kind)) is None
 
 
-def test_the_time_of_a_late_row_that_was_moved_is_not_near() -> None:
+def test_the_time_of_an_adjusted_late_row_is_not_near() -> None:
     options = {"vs": "at", "delay": "1s", "late": "adjust"}
     schema = {"at": "timestamp", "k": "int64"}
     moved = Stream.from_kafka("t", servers="s", schema=schema, **options)  # type: ignore[arg-type]
@@ -182,7 +182,7 @@ def test_the_time_of_a_late_row_that_was_moved_is_not_near() -> None:
     assert distance_us(mine.plan, Column("ts", mine.schema.field("ts").type)) == (0, 0)
 
 
-def test_how_far_times_are_through_two_interval_joins() -> None:
+def test_distance_of_times_through_two_interval_joins() -> None:
     pairs = POINTS.join(renamed(POINTS), on="k", within=(0, 9)).rename({"u": "w"})
     both = pairs.join(renamed(POINTS), on="k", within=(-1, 4))
     kind = both.schema.field("t").type
@@ -206,6 +206,6 @@ DAY_US, SECOND_US = 86_400_000_000, 1_000_000
         (col("t").dt.year(), None),
     ],
 )
-def test_how_far_a_computed_time_is(computed: Expr, expected: tuple[int, int] | None) -> None:
+def test_distance_of_a_computed_time(computed: Expr, expected: tuple[int, int] | None) -> None:
     made = POINTS.with_columns(c=computed).filter(col("x") > 0)
     assert distance_us(made.plan, Column("c", made.schema.field("c").type)) == expected

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_state_is_kept_in_checkpoints_unless_the_query_says_otherwise(tmp_path: Path) -> None:
+def test_stages_use_checkpoints_unless_the_query_chooses_otherwise(tmp_path: Path) -> None:
     (tmp_path / "day.csv").write_text("t,x\n2026-03-01T00:00:00,2\n")
     query = Stream.from_csv(str(tmp_path), vs="t", delay="1m").to_parquet()
     assert query.recovery is None

@@ -74,7 +74,7 @@ def test_every_node_is_public_and_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("node", EXAMPLES.values(), ids=EXAMPLES.keys())
-def test_a_node_says_what_it_is(node: LogicalNode) -> None:
+def test_a_node_describes_itself(node: LogicalNode) -> None:
     assert node.with_inputs(node.inputs) == node
     assert node.describe() == node.describe().strip() != ""
     assert len(node.input_keys) == len(node.inputs)
@@ -85,7 +85,7 @@ def test_a_node_says_what_it_is(node: LogicalNode) -> None:
 
 
 @pytest.mark.parametrize("node", EXAMPLES.values(), ids=EXAMPLES.keys())
-def test_a_node_gives_the_columns_that_are_wanted_of_it(node: LogicalNode) -> None:
+def test_a_node_returns_the_requested_columns(node: LogicalNode) -> None:
     for wanted in ({"k"}, {"k", "x"}, set(node.schema.names)):
         needed = node.columns_needed(wanted & set(node.schema.names))
         assert len(needed) == len(node.inputs)
@@ -98,7 +98,7 @@ def test_a_node_gives_the_columns_that_are_wanted_of_it(node: LogicalNode) -> No
 
 
 @pytest.mark.parametrize(("name", "outputs"), [("WindowAgg", "nm"), ("Over", ("over_n", "over_m"))])
-def test_of_aggregates_that_nobody_reads_one_is_left(name: str, outputs: tuple[str, str]) -> None:
+def test_one_of_several_unused_aggregates_is_kept(name: str, outputs: tuple[str, str]) -> None:
     """At least one aggregate must stay: without any there would be no windows."""
     node = EXAMPLES[name]
     first, second = outputs

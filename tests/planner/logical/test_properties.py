@@ -40,7 +40,7 @@ def test_points() -> None:
     assert POINTS.window(hopping(1, 1)).agg(n=agg.count()).plan.is_point
 
 
-def test_the_grid_divides_all_windows() -> None:
+def test_the_cti_grid_divides_all_windows() -> None:
     assert grid_us(POINTS.plan) == CTI_EVERY_US
     hops = POINTS.window(hopping(12, 8)).agg(n=agg.count())
     assert grid_us(hops.plan) == 4
@@ -58,7 +58,7 @@ def test_the_grid_divides_all_windows() -> None:
         ("1h", "1us", "1h"),
     ],
 )
-def test_the_grid_divides_the_offsets_of_windows(size: str, offset: str, grid: str) -> None:
+def test_the_cti_grid_divides_the_offsets_of_windows(size: str, offset: str, grid: str) -> None:
     """Weeks from Monday were closed on Thursday, because weeks since 1970 start on Thursday."""
     window = POINTS.window(tumbling(size, offset)).agg(n=agg.count())
     assert grid_us(window.plan) == duration_us(grid)
@@ -79,7 +79,7 @@ def test_the_grid_divides_the_offsets_of_windows(size: str, offset: str, grid: s
         (SPANS.shift(3), False),
     ],
 )
-def test_lifetimes_that_are_changed_are_points_or_not(stream: Stream, is_point: bool) -> None:
+def test_which_changed_lifetimes_are_points(stream: Stream, is_point: bool) -> None:
     assert stream.plan.is_point is is_point
 
 
@@ -100,7 +100,7 @@ def test_partitioning_follows_renames() -> None:
     assert keys_of(POINTS.plan) is None
 
 
-def test_partitioning_of_joins_has_both_sides_names() -> None:
+def test_partitioning_of_joins_has_the_names_of_both_sides() -> None:
     joined = POINTS.join(SPANS.rename({"k": "j"}), left_on="k", right_on="j")
     assert keys_of(joined.plan) == [{"k", "j"}]
     assert keys_of(joined.drop("k").plan) == [{"j"}]
@@ -109,7 +109,7 @@ def test_partitioning_of_joins_has_both_sides_names() -> None:
     assert keys_of(outer.drop("k").plan) is None
 
 
-def test_partitioning_of_joins_is_by_what_both_sides_lie_by_already() -> None:
+def test_partitioning_of_joins_uses_existing_partitions_of_both_sides() -> None:
     for right, expected in (("k", [{"k"}]), ("x", [{"k"}, {"x"}])):
         joined = Stream(by("k")).join(Stream(by(right)).for_ever(), on=["k", "x"])
         assert keys_of(joined.plan) == expected
@@ -128,7 +128,7 @@ def test_partitioning_of_joins_is_by_what_both_sides_lie_by_already() -> None:
         ("anti", [{"k"}]),
     ],
 )
-def test_partitioning_of_interval_joins_is_by_the_keys_that_every_row_has(
+def test_partitioning_of_interval_joins_uses_keys_present_in_every_row(
     how: str, expected: list[set[str]] | None
 ) -> None:
     others = Stream(by("k")).rename({"k": "j", "x": "y"})
@@ -160,7 +160,7 @@ def test_covers(keys: tuple[set[str], ...] | None, group: tuple[str, ...], cover
     assert facts.covers(group) is covers
 
 
-def test_results_that_follow_from_those_before_are_called_running() -> None:
+def test_which_results_count_as_running() -> None:
     lasting = SPANS.for_ever().group_by("k")
     assert lasting.agg(n=agg.count()).plan.describe().startswith("aggregate running by k")
     for stream in (lasting.agg(m=agg.quantile("y", 0.5)), SPANS.group_by("k").agg(n=agg.count())):

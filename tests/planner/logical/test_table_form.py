@@ -48,7 +48,7 @@ def names(stream: Stream) -> tuple[str, str | None]:
     return form.start, form.end
 
 
-def test_a_session_as_it_grows_has_results_that_are_no_windows() -> None:
+def test_growing_sessions_do_not_have_windows_as_lifetimes() -> None:
     grown = POINTS.group_by("k").window(session("1s", running=True))
     assert names(grown.agg(n=agg.count(), window_start=agg.min(vs()))) == ("start", "end")
 
@@ -56,7 +56,7 @@ def test_a_session_as_it_grows_has_results_that_are_no_windows() -> None:
 @pytest.mark.parametrize(
     "window", [tumbling("1s"), hopping("2s", "1s"), snapshot(), session("1s"), count_window(2)]
 )
-def test_windows_are_called_so(window: AnyWindow) -> None:
+def test_lifetimes_of_windows_are_named_window_start_and_window_end(window: AnyWindow) -> None:
     stream = POINTS.group_by("k").window(window).agg(n=agg.count())
     for same in (
         stream,
@@ -79,11 +79,11 @@ def test_windows_are_called_so(window: AnyWindow) -> None:
         SUMS.point_at_end(),
     ],
 )
-def test_others_start_and_end(stream: Stream) -> None:
+def test_other_lifetimes_are_named_start_and_end(stream: Stream) -> None:
     assert names(stream) == ("start", "end")
 
 
-def test_names_are_chosen() -> None:
+def test_names_can_be_chosen() -> None:
     assert SUMS.to_parquet(start="a", end="b").plan.form == TableForm("a", "b")
     assert SUMS.to_parquet(end="b").plan.form == TableForm("window_start", "b")
     assert SUMS.to_parquet(technical_columns=True).plan.form is None
@@ -95,7 +95,7 @@ def test_names_are_chosen() -> None:
         SUMS.to_parquet(start="a", technical_columns=True)
 
 
-def test_a_clash_is_refused() -> None:
+def test_a_name_clash_is_rejected() -> None:
     taken = POINTS.select("k", start=col("x"))
     with pytest.raises(InvalidPlanError, match=r"column 'start' .* to_parquet\(start='...'\)"):
         taken.to_parquet()
@@ -116,7 +116,7 @@ def test_a_clash_is_refused() -> None:
         ),
     ],
 )
-def test_a_column_that_is_the_time_stands_for_it(stream: Stream) -> None:
+def test_a_column_equal_to_the_time_replaces_it(stream: Stream) -> None:
     form = stream.to_parquet().plan.form
     assert form == TableForm(*WINDOWS)
     assert form.added(stream.schema.names) == []
@@ -124,7 +124,7 @@ def test_a_column_that_is_the_time_stands_for_it(stream: Stream) -> None:
     assert none == form
 
 
-def test_columns_of_a_file_stand_for_the_times_that_are_taken_from_them(tmp_path: Path) -> None:
+def test_columns_of_a_file_replace_the_times_taken_from_them(tmp_path: Path) -> None:
     path = str(tmp_path / "lives.csv")
     Path(path).write_text("start,end,k\n2026-01-01T00:00:00Z,2026-01-02T00:00:00Z,a\n")
     lives = Stream.from_csv(path, vs="start", ve="end")
@@ -151,7 +151,7 @@ def test_columns_of_a_file_stand_for_the_times_that_are_taken_from_them(tmp_path
         SUMS.with_columns(window_start=vs().cast("int64")),
     ],
 )
-def test_a_column_that_may_be_another_time_does_not(stream: Stream) -> None:
+def test_a_column_that_may_differ_from_the_time_does_not_replace_it(stream: Stream) -> None:
     with pytest.raises(InvalidPlanError, match="window_start"):
         stream.to_parquet()
 
@@ -171,7 +171,7 @@ def test_a_column_that_may_be_another_time_does_not(stream: Stream) -> None:
         (SUMS.union(SUMS), 10_000_000),
     ],
 )
-def test_an_end_that_follows_is_left_out(stream: Stream, length_us: int) -> None:
+def test_an_end_with_a_fixed_length_is_omitted(stream: Stream, length_us: int) -> None:
     form = stream.to_parquet(end=None).plan.form
     assert form is not None
     assert (form.end, form.length_us) == (None, length_us)
@@ -187,13 +187,13 @@ def test_an_end_that_follows_is_left_out(stream: Stream, length_us: int) -> None
         POINTS.group_by("k").window(session("1s")).agg(n=agg.count()),
     ],
 )
-def test_an_end_that_does_not_is_not(stream: Stream) -> None:
+def test_an_end_without_a_fixed_length_is_kept(stream: Stream) -> None:
     with pytest.raises(InvalidPlanError, match="end=None"):
         stream.to_parquet(end=None)
 
 
 @pytest.mark.parametrize(("late", "length_us"), [("drop", 1_000_000), ("adjust", None)])
-def test_what_is_late_and_adjusted_lives_less_long(
+def test_adjusted_late_rows_have_shorter_lifetimes(
     tmp_path: Path, late: LatePolicy, length_us: int | None
 ) -> None:
     path = tmp_path / "lives.csv"
@@ -202,7 +202,7 @@ def test_what_is_late_and_adjusted_lives_less_long(
     assert fixed_length_us(lives.plan) == length_us
 
 
-def test_a_start_is_never_lost() -> None:
+def test_a_start_is_never_omitted() -> None:
     with pytest.raises(InvalidPlanError, match="start=None"):
         SUMS.to_parquet(start=None)
     form = SUMS.with_columns(at=vs()).to_parquet(start=None, end=None).plan.form

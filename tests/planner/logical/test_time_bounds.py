@@ -68,7 +68,7 @@ SAID: dict[str, tuple[Any, Span | None]] = {
 
 
 @pytest.mark.parametrize("name", SAID)
-def test_no_pair_is_lost_and_none_kept_where_nothing_else_is_said(name: str) -> None:
+def test_time_bounds_keep_exactly_the_matching_pairs(name: str) -> None:
     condition, expected = SAID[name]
     pairs = ONE.join(OTHER, within=(0, 0))
     assert isinstance(pairs.plan, IntervalJoin)

@@ -71,7 +71,7 @@ def _stream() -> Stream:
 
 @pytest.mark.parametrize("window", [session(20, max=150), session(9), count_window(3), snapshot()])
 @pytest.mark.parametrize("keys", [("k",), ()])
-def test_collected_answers_are_the_naive_ones(window: AnyWindow, keys: tuple[str, ...]) -> None:
+def test_collected_results_equal_the_naive_ones(window: AnyWindow, keys: tuple[str, ...]) -> None:
     stream = (
         _stream()
         .group_by(*keys)
@@ -132,7 +132,7 @@ def test_windows_of_any_size_step_and_offset(
     )
 
 
-def test_a_user_aggregate_travels_with_the_plan() -> None:
+def test_a_user_aggregate_is_sent_with_the_plan() -> None:
     stream = _stream().window(tumbling(200)).agg(span=agg.user(Span(2.0), "x"))
     found = jobmanager.collect(stream, executor="local").column("span").to_pylist()
     assert found[0] == 2.0 * 10 / 7
@@ -157,7 +157,7 @@ def test_partial_phases_only_where_merging_is_exact() -> None:
 
 
 @pytest.mark.parametrize("keys", [("k",), ()])
-def test_sessions_as_they_grow(keys: tuple[str, ...]) -> None:
+def test_growing_sessions(keys: tuple[str, ...]) -> None:
     for window in (session(20, max=150, running=True), session(9, running=True)):
         asked = {"n": agg.count(), "total": agg.sum("x"), "kinds": agg.count_distinct("x")}
         stream = _stream().group_by(*keys).window(window).agg(**asked, top=agg.top_k("x", 2))
@@ -175,7 +175,7 @@ def test_sessions_as_they_grow(keys: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("longest", [None, 12])
-def test_each_event_says_how_long_its_key_is_active(longest: int | None) -> None:
+def test_each_event_gets_the_current_length_of_its_session(longest: int | None) -> None:
     """A gap per event: equal gaps give the result of a constant gap, others that of a loop."""
     rng = Random(23)
     gaps = [rng.choice([None, -1, 0, 1, 4, 9, 30]) for _ in range(60)]
@@ -224,7 +224,7 @@ def collect(stream: Stream) -> list[dict[str, Any]]:
     return sorted(table.to_pylist(), key=repr)
 
 
-def test_sessions_have_short_panes_where_rows_come_at_their_pace() -> None:
+def test_sessions_have_short_panes_if_rows_arrive_at_their_pace() -> None:
     query = _stream().group_by("k").window(session(50)).agg(n=agg.count()).to_parquet()
     for is_paced, pane_us in (False, 50), (True, 5):
         plan = lower(query, root="memory://job", is_paced=is_paced)

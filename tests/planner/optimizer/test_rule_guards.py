@@ -164,12 +164,12 @@ def _union_of_shared() -> Stream:
 
 
 @pytest.mark.parametrize("name", one_in(2, UNTOUCHED))
-def test_a_rule_leaves_alone_what_it_is_not_for(name: str) -> None:
+def test_a_rule_does_not_change_plans_it_does_not_apply_to(name: str) -> None:
     assert_left_alone(*UNTOUCHED[name])
 
 
 @pytest.mark.parametrize("extreme", [agg.max, agg.min])
-def test_rows_that_cannot_be_the_greatest_or_the_least_are_left_out(
+def test_rows_that_cannot_be_the_maximum_or_minimum_are_left_out(
     extreme: Callable[[str], Agg],
 ) -> None:
     made = with_best(counts().window(tumbling(10)).agg(best=extreme("n")))
@@ -186,7 +186,7 @@ def union_with_unpartitioned() -> Stream:
     return counts().select("k", x=col("total")).union(readings().select("k", "x"))
 
 
-def test_a_union_lies_by_what_every_branch_lies_by() -> None:
+def test_a_union_is_partitioned_if_every_branch_is() -> None:
     by_k = counts().to_parquet().plan
     by_k = place_exchange(by_k, PlanOptions()).inputs[0]
     assert by_k.partitioning.keys == (frozenset(["k"]),)
@@ -207,7 +207,7 @@ def _like(stream: Stream, node: LogicalNode) -> Stream:
     return stream.select(**{name: col("k" if name == "k" else "x") for name in names})
 
 
-def test_equal_keys_of_a_union_meet_though_a_branch_is_not_partitioned() -> None:
+def test_equal_keys_of_a_union_meet_although_a_branch_is_not_partitioned() -> None:
     grouped = union_with_unpartitioned().group_by("k").window(tumbling(20))
     query = grouped.agg(n=agg.count(), total=agg.sum("x")).to_parquet()
     expected = sorted_rows(answer(lower(query, root="r", parallelism=1)))
@@ -217,7 +217,7 @@ def test_equal_keys_of_a_union_meet_though_a_branch_is_not_partitioned() -> None
         assert sorted_rows(answer(plan)) == expected
 
 
-def test_sides_that_lie_by_different_keys_meet() -> None:
+def test_sides_partitioned_by_different_keys_are_exchanged() -> None:
     """The sides of a join are partitioned by different subsets of its keys, so it repartitions."""
 
     def joined() -> Stream:
@@ -277,7 +277,7 @@ FAILS = [
 
 @pytest.mark.parametrize("fails", FAILS, ids=str)
 @pytest.mark.parametrize("decided", [lit(False), lit(True), lit(2) < lit(1), lit(2) > lit(1)])
-def test_what_decides_does_not_take_a_failure_away(fails: Any, decided: Any) -> None:
+def test_a_deciding_operand_does_not_remove_a_failure(fails: Any, decided: Any) -> None:
     """Sides are evaluated from left to right. Only sides before the deciding one can fail."""
     stream = Stream.from_items({"x": "int64", "b": "bool", "s": "string"}, [event(0)])
     rows = [{"_vs": 0, "_ve": 1, "x": 3, "b": True, "s": "word"}]
@@ -304,7 +304,7 @@ def test_folding_keeps_values_and_failures(condition: Any) -> None:
 
 
 @pytest.mark.parametrize("unit", ["us", "ns"])
-def test_times_are_folded_that_python_has(unit: str) -> None:
+def test_times_within_pythons_range_are_folded(unit: str) -> None:
     at, day = datetime(2026, 1, 1, tzinfo=UTC), timedelta(days=1)
     schema = pa.schema([("x", pa.int64())])
     for value, kind in ((at, pa.timestamp(unit, "UTC")), (day, pa.duration(unit))):
@@ -312,7 +312,7 @@ def test_times_are_folded_that_python_has(unit: str) -> None:
         assert isinstance(folded(node), Literal) == (unit == "us"), kind
 
 
-def test_folding_leaves_times_that_python_has_not() -> None:
+def test_times_outside_of_pythons_range_are_not_folded() -> None:
     late = (lit(datetime(9999, 12, 31, tzinfo=UTC)) + timedelta(days=1)).dt.year()
     early = (lit(datetime(1, 1, 1, tzinfo=UTC)) - timedelta(days=1)).dt.floor("year")
     stream = Stream.from_items({"x": "int64"}, [event(0, x=1)])

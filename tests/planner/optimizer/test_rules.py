@@ -70,13 +70,13 @@ def test_golden(name: str, rewrite: bool) -> None:
     assert text == expected, diff
 
 
-def test_no_golden_file_is_left_over() -> None:
+def test_every_golden_file_has_a_test() -> None:
     of_other_tests = {"signatures", "spark_aggregates", "spark_sql", "sql_errors"}
     assert {p.stem for p in GOLDEN.glob("*.txt")} - of_other_tests == set(ALL)
 
 
 @pytest.mark.parametrize("name", one_in(8, ALL))
-def test_rules_do_not_change_the_answer(name: str) -> None:
+def test_rules_do_not_change_the_result(name: str) -> None:
     query = ALL[name]()
     plain = answer(lower(query, root="memory://job", rules=(place_exchange,)))
     assert plain.num_rows > 2, "an answer without rows shows nothing"
@@ -93,7 +93,7 @@ def test_rules_do_not_change_the_answer(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", one_in(3, ALL))
-def test_cutting_does_not_change_any_stream(name: str) -> None:
+def test_batch_boundaries_do_not_change_any_stream(name: str) -> None:
     plan = lower(ALL[name](), root="memory://job")
     whole, bits = run_plan(plan), run_plan(plan, rows_max=3)
     assert whole.keys() == bits.keys()
@@ -114,7 +114,7 @@ def test_a_filter_above_an_outer_join_of_a_shared_stream_stays(how: str) -> None
     assert max(found["k"].to_pylist()) == 2
 
 
-def test_the_greatest_are_kept_behind_what_may_fail_not_before() -> None:
+def test_the_maximum_is_kept_after_expressions_that_may_fail() -> None:
     """A cast fails on a row that is not the maximum, with the rule and without it."""
     rows = [event(0, k=1, s="7"), event(1, k=1, s="7"), event(2, k=2, s="x")]
     stream = Stream.from_items({"k": "int64", "s": "string"}, rows)

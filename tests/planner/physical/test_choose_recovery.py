@@ -43,7 +43,7 @@ def intervals(tmp_path: Path) -> Stream:
     return Stream.from_csv(str(tmp_path / "a.csv"), vs="t", ve="end").name("stays")
 
 
-def test_what_is_cheap_to_rebuild_is_replayed() -> None:
+def test_stages_that_are_cheap_to_rebuild_use_replay() -> None:
     assert strategies(QUERIES["two_phases"]()) == {"s01-bids": "replay", "s02-agg": "replay"}
     plan = lower(QUERIES["two_phases"](), root="r")
     assert [s.recovery.horizon_us for s in plan.stages if s.recovery] == [10_000, 20_000]
@@ -53,7 +53,7 @@ def test_what_is_cheap_to_rebuild_is_replayed() -> None:
     ]
 
 
-def test_what_reaches_back_without_bound_is_checkpointed() -> None:
+def test_stages_with_unbounded_state_use_checkpoints() -> None:
     query = bids().group_by("auction").window(session("5ms")).agg(n=agg.count()).to_parquet()
     assert strategies(query) == {"s01-bids": "replay", "s02-agg": "checkpoint"}
     plan = lower(query, root="r")
@@ -62,7 +62,7 @@ def test_what_reaches_back_without_bound_is_checkpointed() -> None:
     )
 
 
-def test_what_is_much_work_to_rebuild_is_checkpointed() -> None:
+def test_stages_that_are_expensive_to_rebuild_use_checkpoints() -> None:
     def look(spec: object, units: object) -> SourceStatistics:
         return SourceStatistics(10**9, 0, 10**9, 0, 1.0, {})
 
@@ -76,7 +76,7 @@ def test_what_is_much_work_to_rebuild_is_checkpointed() -> None:
     assert strategies(wide.to_parquet(), look=look_at_little)["s02-agg"] == "replay"
 
 
-def test_the_query_says_it_for_stages_and_for_all() -> None:
+def test_the_query_chooses_for_a_stage_or_for_all() -> None:
     counted = bids().recover_with("checkpoint").group_by("auction").window(COUNTS)
     query = counted.agg(n=agg.count()).recover_with("replication").to_parquet()
     assert strategies(query) == {"s01-bids": "checkpoint", "s02-agg": "replication"}
@@ -89,7 +89,7 @@ def test_the_query_says_it_for_stages_and_for_all() -> None:
     assert answer(lower(three, root="r")).equals(answer(lower(plain.to_parquet(), root="r")))
 
 
-def test_filters_and_aggregates_pass_the_choice() -> None:
+def test_filters_and_aggregates_inherit_the_choice() -> None:
     asked = bids().recover_with("checkpoint").filter(col("auction") > 1)
     query = asked.group_by("auction").window(COUNTS).agg(n=agg.count()).to_parquet()
     plain = bids().filter(col("auction") > 1).group_by("auction").window(COUNTS)
@@ -99,7 +99,7 @@ def test_filters_and_aggregates_pass_the_choice() -> None:
     assert strategies(query) == {"s01-bids": "checkpoint", "s02-agg": "replay"}
 
 
-def test_replay_is_refused_with_a_remedy(intervals: Stream) -> None:
+def test_an_impossible_replay_is_rejected_with_a_remedy(intervals: Stream) -> None:
     joined = intervals.join(intervals.filter(col("k") > 0), on="k").recover_with("replay")
     with pytest.raises(InvalidPlanError) as caught:
         lower(joined.to_parquet(end="until"), root="r")
@@ -116,7 +116,7 @@ def test_replay_is_refused_with_a_remedy(intervals: Stream) -> None:
         lower(stitched, root="r")
 
 
-def test_code_that_cannot_be_repeated_is_logged() -> None:
+def test_nondeterministic_code_is_logged() -> None:
     drawn = bids().apply(lambda rows: {"x": rows["price"]}, {"x": "int64"}, deterministic=False)
     assert set(strategies(drawn.to_parquet()).values()) == {"strong"}
     assert set(strategies(drawn.to_parquet().recover_with("replay")).values()) == {"strong"}
@@ -130,7 +130,7 @@ def test_code_that_cannot_be_repeated_is_logged() -> None:
     assert [s.recovery.strategy for s in plan.stages if s.recovery] == ["strong", "replication"]
 
 
-def test_a_run_may_ask_for_another() -> None:
+def test_a_run_may_choose_another_strategy() -> None:
     plan = lower(QUERIES["two_phases"](), root="r")
     asked = recovered_with(plan, "checkpoint", None)
     check(asked)

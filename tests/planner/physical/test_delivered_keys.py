@@ -42,12 +42,12 @@ def test_rows_move_to_the_partition_of_their_key() -> None:
 
 
 @pytest.mark.parametrize("key", [("guest",), ("seat", "guest"), ("guest", "start")])
-def test_rows_that_lie_so_do_not_move(key: tuple[str, ...]) -> None:
+def test_rows_already_partitioned_by_key_do_not_move(key: tuple[str, ...]) -> None:
     appended = planned(seats().deliver(ss.sinks.postgres("dbname=x", "seats")))
     assert len(planned(seats().deliver(postgres(*key))).stages) == len(appended.stages)
 
 
-def test_points_move_too() -> None:
+def test_points_are_moved_too() -> None:
     rows = [ss.event(t, guest="g", seat=t, hall="a") for t in range(9)]
     points = ss.Stream.from_items(SEATS, rows, partitions=2)
     kafka = ss.sinks.kafka("t", servers="x", key="guest", upsert=True)
@@ -55,7 +55,7 @@ def test_points_move_too() -> None:
     assert plan.partitioning.covers(("guest",))
 
 
-def test_several_keys_meet_on_what_they_share() -> None:
+def test_several_keys_are_partitioned_by_their_common_columns() -> None:
     both = (postgres("seat", "hall", name="a"), postgres("hall", "guest", name="b"))
     plan = planned(seats().deliver(*both))
     (edge,) = plan.stages[-1].inputs
@@ -66,11 +66,11 @@ def test_several_keys_meet_on_what_they_share() -> None:
     "specs",
     [(postgres("seat", name="a"), postgres("hall", name="b")), (postgres("start"),)],
 )
-def test_keys_that_share_no_column_meet_in_one_partition(specs: tuple[object, ...]) -> None:
+def test_keys_without_a_common_column_share_one_partition(specs: tuple[object, ...]) -> None:
     assert len(planned(seats().deliver(*specs)).sink_streams()) == 1  # type: ignore[arg-type]
 
 
-def test_an_answer_of_one_partition_stays() -> None:
+def test_a_result_in_one_partition_stays() -> None:
     most = seats().group_by().agg(seat=ss.agg.max("seat"))
     plan = planned(most.deliver(postgres("seat")))
     assert len(plan.stages) == len(planned(most.deliver(ss.sinks.console())).stages)

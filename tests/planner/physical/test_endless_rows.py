@@ -31,7 +31,7 @@ def _notes(query: Query) -> list[str]:
     return [note for note in lower(query, root="r").notes if WAITS in note]
 
 
-def test_steps_that_wait_are_named(readings: Stream) -> None:
+def test_steps_that_wait_for_ends_are_named(readings: Stream) -> None:
     totals = readings.group_by("k").agg(n=agg.count())
     (note,) = _notes(totals.to_parquet())
     assert note.startswith("aggregate running by k")
@@ -80,7 +80,9 @@ READERS: dict[str, tuple[Callable[[Stream], Stream], str]] = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_who_reads_rows_whole_is_named_with_a_way_out(readings: Stream, name: str) -> None:
+def test_readers_of_complete_rows_are_named_with_an_alternative(
+    readings: Stream, name: str
+) -> None:
     """The error names the step that needs whole rows, also if the destination accepts changes."""
     make, way_out = READERS[name]
     rows = readings.upserts("k").filter(col("x") > 0)
@@ -89,7 +91,7 @@ def test_who_reads_rows_whole_is_named_with_a_way_out(readings: Stream, name: st
     assert way_out in note
 
 
-def test_a_session_of_rows_that_live_for_ever_is_named(readings: Stream) -> None:
+def test_a_session_of_endless_rows_is_named(readings: Stream) -> None:
     grouped = readings.for_ever().group_by("k")
     query = grouped.window(session("5s")).agg(n=agg.count()).to_parquet()
     (note,) = [note for note in lower(query, root="r").notes if "session ends" in note]
@@ -117,7 +119,7 @@ ANSWERS: dict[str, Callable[[Stream], Stream]] = {
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_these_wait_for_no_end(readings: Stream, name: str) -> None:
+def test_steps_that_do_not_wait_for_ends(readings: Stream, name: str) -> None:
     query = ANSWERS[name](readings.upserts("k")).to_postgres("env:D", "t", mode="upsert", key="k")
     plan = lower(query, root="r")
     assert not [note for note in plan.notes if WAITS in note]
@@ -127,7 +129,7 @@ def test_these_wait_for_no_end(readings: Stream, name: str) -> None:
     )
 
 
-def test_ways_out_are_ways_out(readings: Stream) -> None:
+def test_the_suggested_alternatives_work(readings: Stream) -> None:
     totals = readings.group_by("k").agg(n=agg.count())
     assert not _notes(totals.to_postgres("env:D", "t", mode="upsert", key="k"))
     assert not _notes(totals.to_kafka("t", servers="s", key="k", upsert=True))
@@ -137,7 +139,7 @@ def test_ways_out_are_ways_out(readings: Stream) -> None:
     assert not _notes(joined.to_parquet())
 
 
-def test_sources_with_an_end_bring_all_ends(tmp_path: Path) -> None:
+def test_bounded_sources_need_no_alternative(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"at": 1, "k": "a"}\n')
     totals = Stream.from_json(str(tmp_path), vs="at").group_by("k").agg(n=agg.count())
     assert not _notes(totals.to_parquet())

@@ -33,7 +33,9 @@ REFUSED: list[tuple[pa.DataType, Any, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "value", "instead"), REFUSED, ids=[str(k) for k, *_ in REFUSED])
-def test_refused_with_the_type_to_take(kind: pa.DataType, value: Any, instead: str) -> None:
+def test_unsupported_types_are_rejected_with_a_replacement(
+    kind: pa.DataType, value: Any, instead: str
+) -> None:
     stream = Stream.from_items({"x": kind}, [event(0, x=value)])
     with pytest.raises(InvalidPlanError) as raised:
         lower(stream.to_parquet(), root="memory://types")
@@ -41,7 +43,7 @@ def test_refused_with_the_type_to_take(kind: pa.DataType, value: Any, instead: s
     assert f"cast it to {instead}" in str(raised.value)
 
 
-def test_what_a_step_makes_is_refused_too() -> None:
+def test_unsupported_types_made_by_a_step_are_rejected() -> None:
     stream = Stream.from_items({"x": "datetime"}, [])
     made = stream.select(day=col("x").cast(pa.date64()))
     with pytest.raises(InvalidPlanError, match="column 'day' is date64"):
@@ -56,7 +58,7 @@ def test_times_within_json_are_kept(tmp_path: Path) -> None:
     assert answer(plan)["m"].to_pylist() == [{"at": [datetime(2026, 1, 1)]}]  # noqa: DTZ001
 
 
-def test_files_with_types_that_streams_do_not_keep_are_read(tmp_path: Path) -> None:
+def test_files_with_types_that_streams_cannot_store_are_read(tmp_path: Path) -> None:
     """A CTI has null in every column, so non-nullable columns of a file become nullable."""
     never_null = pa.struct([pa.field("x", pa.int64(), nullable=False)])
     rows = {
@@ -84,13 +86,13 @@ def test_files_with_types_that_streams_do_not_keep_are_read(tmp_path: Path) -> N
         ]
 
 
-def test_tables_with_types_that_no_file_has_are_refused() -> None:
+def test_tables_with_types_that_no_file_has_are_rejected() -> None:
     rows = pa.RunEndEncodedArray.from_arrays([2], [5])
     with pytest.raises(InvalidPlanError, match=r"from_arrow\(\): .*run_end_encoded"):
         Stream.from_arrow(pa.table({"ts": [1, 2], "x": rows}), vs="ts")
 
 
-def test_half_floats_have_an_order() -> None:
+def test_half_floats_are_ordered() -> None:
     values = [2.0, float("nan"), -0.0, 0.5, None]
     items = [event(0, x=None if x is None else np.float16(x)) for x in values]
     stream = Stream.from_items({"x": pa.float16()}, items)

@@ -71,7 +71,7 @@ def test_an_aggregate_is_split_around_its_exchange() -> None:
     assert plan.sink_streams()[1] == ("s02-agg.1--out", "memory://job/output/part-1-*")
 
 
-def test_a_group_that_contains_the_join_key_needs_no_second_exchange() -> None:
+def test_a_group_by_that_contains_the_join_key_needs_no_second_exchange() -> None:
     plan = plan_of(QUERIES["join_then_aggregate"]())
     assert [s.name for s in plan.stages] == ["s01-bids", "s02-sales", "s03-join"]
     join = plan.vertex("s03-join.0")
@@ -82,7 +82,7 @@ def test_a_group_that_contains_the_join_key_needs_no_second_exchange() -> None:
     }
 
 
-def test_a_group_that_lacks_the_join_key_is_exchanged_again() -> None:
+def test_a_group_by_without_the_join_key_is_exchanged_again() -> None:
     query = (
         bids().join(sales(), on="auction").group_by("tier").window(tumbling("20ms"))
         .agg(n=agg.count()).to_parquet()
@@ -166,7 +166,7 @@ def test_a_join_without_exchanges_in_one_vertex() -> None:
     assert [i.routing for i in plan.stages[2].inputs] == ["forward", "forward"]
 
 
-def test_sources_have_at_most_as_many_partitions_as_units(tmp_path: Path) -> None:
+def test_a_source_has_at_most_one_partition_per_unit(tmp_path: Path) -> None:
     def discover(spec: SourceSpec) -> list[Unit]:
         return [Unit(f"{spec.path}/{k}") for k in range(3)]
 
@@ -195,7 +195,7 @@ def test_the_cti_grid_divides_all_windows() -> None:
     assert grid(bids().to_parquet(), cti_every="7ms") == 7_000
 
 
-def test_output_lies_where_the_query_says() -> None:
+def test_output_is_written_where_the_query_says() -> None:
     assert plan_of(bids().to_parquet()).output == "memory://job/output"
     plan = plan_of(bids().to_parquet("/data/out/"))
     assert plan.output == "/data/out"
@@ -215,7 +215,7 @@ def test_plans_survive_pickling(name: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "is_same"), [(Topic("json", ()), False), (Streams(), True)])
-def test_where_a_log_begins_is_of_its_meaning_unless_that_is_its_beginning(
+def test_the_start_of_a_log_is_in_the_hash_unless_it_is_the_first_row(
     kind: SourceKind, is_same: bool
 ) -> None:
     """Another start position of a topic means other rows.
@@ -235,7 +235,7 @@ def test_where_a_log_begins_is_of_its_meaning_unless_that_is_its_beginning(
     assert (first == second) is is_same
 
 
-def test_state_schemas_tell_plans_apart_but_not_places() -> None:
+def test_state_schemas_distinguish_plans_but_not_their_paths() -> None:
     here = plan_of(QUERIES["two_phases"]())
     there = lower(QUERIES["two_phases"](), root="/elsewhere")
     assert [v.state_schema for v in here.vertices] == [v.state_schema for v in there.vertices]
@@ -274,7 +274,7 @@ def test_plans_are_the_same_in_every_process() -> None:
     assert len(there.splitlines()) == len(QUERIES)
 
 
-def test_limits_have_names() -> None:
+def test_errors_of_limits_name_the_limit() -> None:
     with pytest.raises(InvalidPlanError, match="parallelism=0: must be between 1 and 256"):
         plan_of(bids().to_parquet(), parallelism=0)
     schema = {"k": "int64"}
@@ -288,7 +288,7 @@ def test_limits_have_names() -> None:
         plan_of(bids().to_parquet()).stage("s09-x")
 
 
-def test_validate_finds_a_broken_plan() -> None:
+def test_validate_finds_an_invalid_plan() -> None:
     plan = plan_of(QUERIES["two_phases"]())
     with pytest.raises((AssertionError, KeyError)):
         replace(plan, vertices=plan.vertices[1:]).validate()

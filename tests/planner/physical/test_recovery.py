@@ -41,32 +41,32 @@ def test_stages_are_recovered_as_the_query_says() -> None:
     }, "both are little work to rebuild"
 
 
-def test_what_the_query_says_of_itself_holds_where_a_stage_says_nothing() -> None:
+def test_the_default_of_the_query_applies_to_stages_without_a_choice() -> None:
     query = counts(source()).recover_with("replication").to_parquet().recover_with("replay")
     assert strategies(query) == {"s01": ("replay", 1), "s02": ("replication", 2)}
 
 
-def test_a_run_has_the_last_word() -> None:
+def test_the_option_of_a_run_overrides_the_query() -> None:
     query = counts(source()).recover_with("replication").to_parquet()
     assert strategies(query, "checkpoint") == {"s01": ("checkpoint", 1), "s02": ("checkpoint", 1)}
     assert strategies(query, None, 2) == {"s01": ("replication", 2), "s02": ("replication", 2)}
 
 
-def test_of_two_the_one_counts_whose_state_reaches_back_further() -> None:
+def test_the_strategy_of_the_longer_horizon_applies() -> None:
     """All vertices of a stage have the same recovery."""
     near, far, without_bound = (Recovery("replay", 1, horizon) for horizon in (5, 6, None))
     for first, second in ((near, far), (far, without_bound), (near, without_bound)):
         assert further(first, second) == further(second, first) == second
 
 
-def test_a_choice_changes_no_answer() -> None:
+def test_a_strategy_does_not_change_the_result() -> None:
     plain = lower(counts(source()).to_parquet(), root="r")
     chosen = lower(counts(source()).recover_with("replay").to_parquet(), root="r")
     assert plain.plan_hash == chosen.plan_hash
 
 
 @pytest.mark.parametrize("is_strong", [False, True])
-def test_what_a_strong_stage_gives_is_flushed(is_strong: bool) -> None:
+def test_the_output_of_a_strong_stage_is_flushed(is_strong: bool) -> None:
     events = source().recover_with("strong") if is_strong else source()
     plan = lower(counts(events).to_parquet(), root="r")
     edges = [edge for stage in plan.stages for edge in stage.inputs]
@@ -77,7 +77,7 @@ def test_what_a_strong_stage_gives_is_flushed(is_strong: bool) -> None:
     assert {edge.reason == WHY_STRONG for edge in edges} == {is_strong}
 
 
-def test_replay_of_what_remembers_for_ever_is_refused() -> None:
+def test_replay_of_unbounded_state_is_rejected() -> None:
     stitched = source().set_duration("2ms").stitch(on="key").to_parquet()
     for query, strategy in [(stitched.recover_with("replay"), None), (stitched, "replay")]:
         with pytest.raises(
@@ -86,7 +86,7 @@ def test_replay_of_what_remembers_for_ever_is_refused() -> None:
             strategies(query, strategy)
 
 
-def test_the_longest_lifetime_of_one_that_never_ends() -> None:
+def test_the_longest_lifetime_of_endless_rows() -> None:
     """The event starts before 1970, so its length does not fit into int64."""
     items = [event(-5, INF_TIME, n=1), event(3, 13, n=2)]
     stream = Stream.from_items({"n": "int64"}, items)
@@ -104,14 +104,14 @@ def test_the_longest_lifetime_of_one_that_never_ends() -> None:
         ("replay", 2, "recovery='replay' has one instance of each vertex; replicas=2 goes with "),
     ],
 )
-def test_replicas_that_a_run_cannot_have(strategy: str | None, replicas: int, said: str) -> None:
+def test_invalid_numbers_of_replicas(strategy: str | None, replicas: int, said: str) -> None:
     query = counts(source()).to_parquet()
     with pytest.raises(InvalidPlanError) as caught:
         strategies(query, strategy, replicas)
     assert str(caught.value).startswith(said)
 
 
-def test_replicas_that_a_run_can_have() -> None:
+def test_valid_numbers_of_replicas() -> None:
     query = counts(source()).to_parquet()
     for strategy, replicas, found in (
         ("replication", None, 2),

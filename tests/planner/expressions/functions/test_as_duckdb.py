@@ -76,7 +76,7 @@ def theirs(call: str, connection: duckdb.DuckDBPyConnection) -> list[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(0, 1))
-def test_calls_are_duckdbs(seed: int) -> None:
+def test_calls_equal_duckdb(seed: int) -> None:
     rows = drawn(seed)
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
@@ -96,7 +96,7 @@ def test_calls_are_duckdbs(seed: int) -> None:
     assert not wrong, wrong
 
 
-def test_each_function_that_duckdb_has_is_compared() -> None:
+def test_each_function_of_duckdb_is_compared() -> None:
     query = "SELECT DISTINCT function_name FROM duckdb_functions()"
     has = {name for (name,) in duckdb.connect().execute(query).fetchall()}
     called = {call.partition("(")[0] for call in CALLS.split()}

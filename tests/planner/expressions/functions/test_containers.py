@@ -104,7 +104,7 @@ EXPECTED: list[tuple[Expr, Any]] = [
 
 
 @given(rows=ROWS, start=st.integers(0, 3))
-def test_equals_python(rows: list[dict[str, Any]], start: int) -> None:
+def test_functions_equal_python(rows: list[dict[str, Any]], start: int) -> None:
     whole = pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
     part = whole.slice(start)
     found = evaluate_all([expr.node for expr, _ in EXPECTED], part)
@@ -114,7 +114,7 @@ def test_equals_python(rows: list[dict[str, Any]], start: int) -> None:
         assert values.to_pylist() == [expected(row) for row in rows[start:]], str(expr)
 
 
-def test_nulls_that_cover_elements() -> None:
+def test_nulls_that_hide_elements() -> None:
     hidden = pa.ListArray.from_arrays(
         pa.array([0, 2, 3]), pa.array([1, 2, 3]), mask=pa.array([True, False])
     )
@@ -133,7 +133,7 @@ def at_ms(day: int) -> datetime:
     return datetime(2026, 1, day, tzinfo=UTC)
 
 
-def test_keys_and_elements_compare_as_columns_do() -> None:
+def test_keys_and_elements_compare_like_columns() -> None:
     """A key is compared in the type that ``==`` uses, so 1.5 does not equal the key 1."""
     big = 2**60 + 1
     batch = pa.record_batch(
@@ -166,7 +166,7 @@ def test_keys_and_elements_compare_as_columns_do() -> None:
 
 
 @pytest.mark.parametrize("wrong", [object(), 2**64], ids=["object", "too much"])
-def test_what_cannot_stand_in_an_expression_is_refused(wrong: Any) -> None:
+def test_invalid_expressions_are_rejected(wrong: Any) -> None:
     with pytest.raises(InvalidPlanError):
         col("l").list.contains(wrong)
 
@@ -185,12 +185,12 @@ def test_what_cannot_stand_in_an_expression_is_refused(wrong: Any) -> None:
     ],
     ids=str,
 )
-def test_what_does_not_fit_is_refused(wrong: Expr) -> None:
+def test_values_that_do_not_fit_are_rejected(wrong: Expr) -> None:
     with pytest.raises(ExpressionTypeError):
         wrong.output_type(SCHEMA)
 
 
-def test_elements_are_converted_as_values_by_themselves() -> None:
+def test_list_elements_are_converted_like_single_values() -> None:
     """Decimals become the nearest doubles, doubles the decimals they show, times microseconds."""
     lists = {
         "decimals": [[Decimal(n) / 100 for n in range(300)], None, [], [None]],
@@ -225,7 +225,7 @@ def test_elements_are_converted_as_values_by_themselves() -> None:
     assert none.evaluate(one).to_pylist() == [None]
 
 
-def test_entries_of_maps_are_converted_as_values_by_themselves() -> None:
+def test_map_entries_are_converted_like_single_values() -> None:
     entries = [[(n, Decimal(n) / 100) for n in range(300)], None, [], [(7, None)]]
     column = pa.array(entries, pa.map_(pa.int32(), pa.decimal128(10, 2)))
     batch = pa.RecordBatch.from_pydict({"m": column})
@@ -236,7 +236,7 @@ def test_entries_of_maps_are_converted_as_values_by_themselves() -> None:
         assert cast.evaluate(batch.slice(start)).to_pylist() == wanted[start:]
 
 
-def test_fields_are_converted_as_values_by_themselves() -> None:
+def test_struct_fields_are_converted_like_single_values() -> None:
     kind = pa.struct([("d", pa.decimal128(10, 2)), ("f", pa.list_(pa.float64()))])
     target = pa.struct([("d", pa.float64()), ("f", pa.list_(pa.decimal128(10, 2)))])
     rows = [{"d": Decimal("0.35"), "f": [2.675, None]}, None, {"d": None, "f": None}]

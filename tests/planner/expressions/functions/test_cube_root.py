@@ -27,7 +27,7 @@ def is_nearest(root: float, number: float) -> bool:
 
 
 @given(FINITE)
-def test_nearest(number: float) -> None:
+def test_the_root_is_the_nearest_double(number: float) -> None:
     (root,) = cube_root(np.array([number])).tolist()
     assert is_nearest(root, number)
     assert math.copysign(1, root) == math.copysign(1, number)
@@ -35,7 +35,7 @@ def test_nearest(number: float) -> None:
 
 @pytest.mark.parametrize("bits", [-2, -1, 1, 2])
 @given(FINITE)
-def test_a_kernel_that_is_off_changes_nothing(bits: int, number: float) -> None:
+def test_an_inaccurate_kernel_changes_nothing(bits: int, number: float) -> None:
     def off(numbers: np.ndarray) -> np.ndarray:
         return np.array([x + bits * math.ulp(x) for x in KERNEL(numbers)])
 
@@ -45,12 +45,12 @@ def test_a_kernel_that_is_off_changes_nothing(bits: int, number: float) -> None:
         assert cube_root(np.array([number])).tolist() == expected
 
 
-def test_whole_roots() -> None:
+def test_roots_of_cubes_are_whole() -> None:
     roots = np.arange(-2000.0, 2001.0)
     assert cube_root(roots**3).tolist() == roots.tolist()
 
 
-def test_what_has_no_digits_stays() -> None:
+def test_infinities_and_nan_are_unchanged() -> None:
     numbers = [0.0, -0.0, math.inf, -math.inf, math.nan]
     assert repr(cube_root(np.array(numbers)).tolist()) == repr(numbers)
     assert cube_root(np.array([])).tolist() == []

@@ -52,7 +52,7 @@ def values(kind: pa.DataType) -> st.SearchStrategy[Decimal]:
     return st.builds(lambda n, s: Decimal(n * s).scaleb(-kind.scale, EXACT), size, sign)
 
 
-def test_a_constant_float_as_a_decimal_of_any_size() -> None:
+def test_a_constant_float_becomes_a_decimal_of_any_size() -> None:
     batch = pa.RecordBatch.from_pydict({"_vs": [0], "_ve": [1]})
     for kind in (pa.decimal128(4, 2), pa.decimal128(38, 30), pa.decimal256(60, 40)):
         assert lit(2.5).cast(kind).evaluate(batch).to_pylist() == [Decimal("2.5")]
@@ -61,7 +61,7 @@ def test_a_constant_float_as_a_decimal_of_any_size() -> None:
 @given(types().flatmap(lambda t: st.tuples(st.just(t), st.lists(values(t), max_size=5))))
 @example((pa.decimal128(4, 2), [Decimal("19.99"), Decimal("0.35"), Decimal("-0.07")]))
 @example((pa.decimal128(38, 0), [Decimal(2**53 + 1), Decimal(10**37 + 1)]))
-def test_a_decimal_as_a_float_is_the_nearest_one(case: tuple[pa.DataType, list[Decimal]]) -> None:
+def test_a_decimal_becomes_the_nearest_float(case: tuple[pa.DataType, list[Decimal]]) -> None:
     kind, numbers = case
     column = pa.array([*numbers, None], kind)
     assert evaluated(col("d").cast(float), column) == [*map(float, numbers), None]
@@ -82,7 +82,7 @@ def test_every_decimal_of_two_places_equals_its_literal() -> None:
 ))  # fmt: skip
 @example(((pa.decimal128(38, 0), pa.decimal128(38, 37)), [Decimal(10**29)]))
 @example(((pa.decimal128(4, 2), pa.decimal128(3, 1)), [Decimal("99.99"), Decimal("0.15")]))
-def test_a_decimal_of_fewer_places_is_rounded_and_has_to_fit(
+def test_a_decimal_is_rounded_to_fewer_places_and_must_fit(
     case: tuple[tuple[pa.DataType, pa.DataType], list[Decimal]],
 ) -> None:
     (source, target), numbers = case
@@ -108,7 +108,7 @@ def test_an_integer_as_a_decimal(numbers: list[int], target: pa.DataType) -> Non
         assert evaluated(cast, column) == numbers
 
 
-def test_a_decimal_as_an_integer_loses_its_fraction_as_a_float_does() -> None:
+def test_a_decimal_as_an_integer_is_rounded_like_a_float() -> None:
     texts = ["1.50", "-1.99", "0.49", "-0.01"]
     column = pa.array([Decimal(t) for t in texts], pa.decimal128(5, 2))
     assert evaluated(col("d").cast(int), column) == [int(float(t)) for t in texts]
@@ -141,9 +141,7 @@ def test_decimals_of_256_bits() -> None:
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5), st.sampled_from(["ts", "duration"]))
 @example([-1, -1000, -1001, 999], "ts")
 @example([-1, -1000, -1001, 999], "duration")
-def test_what_is_finer_than_a_microsecond_is_lost_toward_the_past(
-    ticks: list[int], kind: str
-) -> None:
+def test_digits_below_a_microsecond_are_rounded_down(ticks: list[int], kind: str) -> None:
     fine, micros = (
         (pa.timestamp("ns"), pa.timestamp("us"))
         if kind == "ts"
@@ -154,7 +152,7 @@ def test_what_is_finer_than_a_microsecond_is_lost_toward_the_past(
     assert evaluated(col("d").dt.epoch_us(), column) == [n // 1000 for n in ticks]
 
 
-def test_the_context_of_the_process_does_not_matter() -> None:
+def test_the_decimal_context_of_the_process_is_ignored() -> None:
     with decimal.localcontext(prec=3):
         column = pa.array([Decimal("12345.125")], pa.decimal128(10, 3))
         wanted = [Decimal("12345.13")]
@@ -172,7 +170,7 @@ def test_the_context_of_the_process_does_not_matter() -> None:
 @example([2.5, -0.5, 1.005], pa.decimal128(5, 0))
 @example([1.005, 1e-300], pa.decimal128(5, 2))
 @example([1e-30, 5e-38], pa.decimal128(38, 37))
-def test_a_float_as_a_decimal_is_rounded_as_its_digits_are(
+def test_a_float_as_a_decimal_is_rounded_by_its_digits(
     numbers: list[float], target: pa.DataType
 ) -> None:
     unit, exact = Decimal(1).scaleb(-target.scale), Context(prec=1000)
@@ -188,7 +186,7 @@ def test_a_float_as_a_decimal_is_rounded_as_its_digits_are(
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), "99999999999999999999999999.99"])
 @pytest.mark.parametrize("target", [pa.decimal128(5, 2), pa.decimal128(38, 30)], ids=str)
-def test_what_is_no_decimal_is_refused_beside_what_is(number: Any, target: pa.DataType) -> None:
+def test_invalid_decimals_are_rejected_among_valid_ones(number: Any, target: pa.DataType) -> None:
     column = pa.array([number, type(number)("1.5")])
     with pytest.raises(EvaluationError, match=r"cannot evaluate d\.cast"):
         col("d").cast(target).evaluate(
@@ -216,7 +214,7 @@ def test_rounding_to_any_digits(case: tuple[pa.DataType, list[Decimal]], digits:
 
 
 @pytest.mark.parametrize(("unit", "per_us"), [("s", 1_000_000), ("ms", 1000), ("us", 1)])
-def test_a_duration_is_microseconds_as_a_number_whatever_its_unit(unit: str, per_us: int) -> None:
+def test_a_duration_as_a_number_is_microseconds_for_any_unit(unit: str, per_us: int) -> None:
     column = pa.array([2, -3, None], pa.duration(unit))
     assert evaluated(col("d").cast(int), column) == [2 * per_us, -3 * per_us, None]
     assert evaluated(col("d").cast(str), column) == [str(2 * per_us), str(-3 * per_us), None]
@@ -263,7 +261,7 @@ def test_quotients_of_decimals_and_integers() -> None:
 
 
 @pytest.mark.parametrize("rows", [10, 1_000])
-def test_few_digits_are_divided_without_a_call_for_each_row(rows: int) -> None:
+def test_short_decimals_are_divided_without_a_python_call_per_row(rows: int) -> None:
     column = pa.array([Decimal(n).scaleb(-2) for n in range(rows)], pa.decimal128(12, 2))
     divisor = pa.scalar(Decimal("0.35"), pa.decimal128(3, 2))
     assert calls_of(lambda: divided_exactly([column, divisor], 1)) < 100

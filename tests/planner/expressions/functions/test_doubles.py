@@ -20,7 +20,7 @@ EXACT = Context(prec=800)
 
 
 @pytest.mark.parametrize("digits", [-3, -1, 0, 1, 2, 9, 10, 11, 13])
-def test_as_duckdb(digits: int) -> None:
+def test_rounding_equals_duckdb(digits: int) -> None:
     numbers = [*SPECIAL, 4.35, 0.49999999999999994, -5700.0, 1234.5, nan, inf, -inf]
     for toward_zero, name in ((False, "round"), (True, "trunc")):
         column = pa.array(numbers)
@@ -34,7 +34,7 @@ def test_as_duckdb(digits: int) -> None:
 @given(st.decimals(-10_000, 10_000, places=4), st.integers(-4, 11))
 @example(Decimal("250.3"), 11)
 @example(Decimal("-0.05"), 15)
-def test_what_has_no_more_digits_stays(number: Decimal, digits: int) -> None:
+def test_numbers_without_more_digits_are_unchanged(number: Decimal, digits: int) -> None:
     places = max(digits, 4)
     (found,) = rounded_float(pa.array([float(number)]), places, toward_zero=False).to_pylist()
     assert found == float(number)
@@ -50,7 +50,7 @@ def test_any_number_of_digits(number: float, digits: int) -> None:
         assert copysign(1, found) == copysign(1, number)
 
 
-def test_nulls_and_numbers_of_no_room() -> None:
+def test_nulls_and_numbers_that_overflow() -> None:
     found = rounded_float(pa.array([None, nan, 1e300, 2.46]), 1, toward_zero=False).to_pylist()
     assert (found[0], found[2:]) == (None, [1e300, 2.5])
     assert isnan(found[1])

@@ -120,7 +120,7 @@ JSON = [
 
 
 @pytest.mark.parametrize("path", ["$.a", "$.a.b", "$.l[1]", "$.l[2].b", "$[0]", "$.s", "$.none"])
-def test_json_at_a_path_is_duckdbs(path: str) -> None:
+def test_json_at_a_path_equals_duckdb(path: str) -> None:
     rows = pa.record_batch({"s": pa.array(JSON)})
     connection = duck()
     connection.register("t", pa.Table.from_batches([rows]))
@@ -134,7 +134,7 @@ def test_json_at_a_path_is_duckdbs(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["$.l[*]", "$.l[*].b", "$.a.*", "$.l[*][0]", "$[*]"])
-def test_wildcards_list_all_values_as_duckdbs(path: str) -> None:
+def test_wildcards_return_the_values_of_duckdb(path: str) -> None:
     rows = pa.record_batch({"s": pa.array(JSON)})
     connection = duck()
     connection.register("t", pa.Table.from_batches([rows]))
@@ -148,7 +148,7 @@ def test_wildcards_list_all_values_as_duckdbs(path: str) -> None:
         col("s").str.json_value(path).evaluate(rows)
 
 
-def test_json_query_gives_objects_and_lists() -> None:
+def test_json_query_returns_objects_and_lists() -> None:
     rows = pa.record_batch({"s": pa.array(JSON)})
     assert col("s").str.json_query("$.a").evaluate(rows).to_pylist()[0] == '{"b":7}'
     assert col("s").str.json_query("$.s").evaluate(rows).to_pylist()[0] is None
@@ -158,7 +158,7 @@ def test_json_query_gives_objects_and_lists() -> None:
     assert col("s").str.json_query("$.a").evaluate(broken).to_pylist() == [None]
 
 
-def test_a_number_of_characters_of_a_row_has_the_bounds_of_a_literal() -> None:
+def test_a_length_from_a_column_has_the_bounds_of_a_literal() -> None:
     rows = pa.record_batch({"s": ["abc", "abc"], "n": [2, -1], "m": [2, 20_000]})
     for column in ("n", "m"):
         for made in (
@@ -184,7 +184,7 @@ def test_months_may_be_a_column() -> None:
             col("d").dt.add_months(wrong)  # type: ignore[arg-type]
 
 
-def test_a_null_option_gives_null_and_a_wrong_one_names_its_row() -> None:
+def test_a_null_option_returns_null_and_an_invalid_one_names_its_row() -> None:
     rows = pa.record_batch({"s": ["a", "b"], "p": [None, "("]})
     found = col("s").str.contains(col("p"), regex=True)
     assert found.evaluate(rows.slice(0, 1)).to_pylist() == [None]
@@ -192,7 +192,7 @@ def test_a_null_option_gives_null_and_a_wrong_one_names_its_row() -> None:
         found.evaluate(rows)
 
 
-def test_an_expression_that_is_a_literal_is_one() -> None:
+def test_a_constant_expression_counts_as_a_literal() -> None:
     a: Expr = col("s").str.pad_left(lit(3), lit("x"))
     assert a.node == col("s").str.pad_left(3, "x").node
 
@@ -217,7 +217,7 @@ def entries() -> str:
     return "\n".join(made) + "\n"
 
 
-def test_the_page_lists_every_entry(rewrite: bool) -> None:
+def test_functions_md_lists_every_entry(rewrite: bool) -> None:
     head, mark, _ = PAGE.read_text().partition("<!-- generated -->\n")
     assert mark, "docs/FUNCTIONS.md has lost its mark"
     made = f"{head}{mark}\n{entries()}"

@@ -262,7 +262,7 @@ def test_unknown_columns_suggest_the_nearest() -> None:
     )
 
 
-def test_lists_of_members() -> None:
+def test_membership_in_lists() -> None:
     with pytest.raises(InvalidPlanError, match=r"use \.is_null"):
         col("i").is_in([1, None]).output_type(BATCH.schema)
     with pytest.raises(InvalidPlanError, match="'is_in' does not take int64 and string"):
@@ -271,7 +271,7 @@ def test_lists_of_members() -> None:
         col("i").cast("int65")
 
 
-def test_decimals_have_a_name() -> None:
+def test_decimals_can_be_named_as_text() -> None:
     assert col("i").cast("decimal(10, 2)").output_type(BATCH.schema) == pa.decimal128(10, 2)
     assert col("i").cast("Decimal(5)").output_type(BATCH.schema) == pa.decimal128(5, 0)
     for bad in ("decimal(39, 2)", "decimal(0)", "decimal(2, 3)"):
@@ -288,7 +288,7 @@ def test_decimals_have_a_name() -> None:
         (col("s").cast("timestamp"), "cannot evaluate s.cast(timestamp[us, tz=UTC])"),
     ],
 )
-def test_values_that_do_not_fit_are_an_error_of_ours(expr: Expr, message: str) -> None:
+def test_overflow_errors_are_streamscope_errors(expr: Expr, message: str) -> None:
     with pytest.raises(EvaluationError) as caught:
         expr.evaluate(BATCH)
     assert message in str(caught.value)
@@ -316,7 +316,7 @@ def test_values_that_do_not_fit_are_an_error_of_ours(expr: Expr, message: str) -
         (lambda: col("s").str.replace("a", 1), "the replacement 1 is not a text"),
     ],
 )
-def test_what_fails_whatever_the_data_is_refused(build: Callable[[], Expr], message: str) -> None:
+def test_expressions_that_always_fail_are_rejected(build: Callable[[], Expr], message: str) -> None:
     with pytest.raises(InvalidPlanError) as caught:
         build().output_type(BATCH.schema)
     assert message in str(caught.value)
@@ -332,7 +332,7 @@ def test_a_value_that_does_not_fit_is_shown_with_its_event() -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.timestamp("s"), pa.duration("s")])
-def test_a_time_that_python_has_not_is_shown_as_a_number(kind: pa.DataType) -> None:
+def test_a_time_outside_of_pythons_range_is_shown_as_a_number(kind: pa.DataType) -> None:
     batch = pa.RecordBatch.from_pydict({"t": pa.array([1, 2**53], kind)})
     finer = pa.timestamp("us") if pa.types.is_timestamp(kind) else pa.duration("us")
 
@@ -387,7 +387,7 @@ def test_modulo_by_a_number_is_floored_at_the_ends_of_the_range() -> None:
         assert (col("i") % by).evaluate(rows).to_pylist() == [i % by for i in ends], by
 
 
-def test_every_code_of_a_format_is_pythons_or_refused() -> None:
+def test_every_format_code_equals_python_or_is_rejected() -> None:
     moment = datetime(2024, 2, 29, 13, 5, 9, 123456)  # noqa: DTZ001 - as the column
     rows = pa.RecordBatch.from_pydict({"t": pa.array([moment], pa.timestamp("us"))})
     known = "ABHIMSYabdjmpy%"
@@ -400,7 +400,7 @@ def test_every_code_of_a_format_is_pythons_or_refused() -> None:
                 made.evaluate(rows)
 
 
-def test_parentheses_around_the_whole_are_not_shown() -> None:
+def test_outer_parentheses_are_not_shown() -> None:
     """Parentheses that close before the end are shown."""
     x, y = col("x"), col("y")
     shown = [

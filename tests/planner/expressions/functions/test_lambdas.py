@@ -183,7 +183,7 @@ def test_types() -> None:
         kind(col("l").list.filter(lambda e: e + 1))
 
 
-def test_python_code_is_not_for_elements() -> None:
+def test_lambdas_cannot_call_python_code() -> None:
     @ss.udf(returns="int64")
     def twice(values: pa.Array) -> pa.Array:
         return values
@@ -192,7 +192,7 @@ def test_python_code_is_not_for_elements() -> None:
         col("l").list.transform(lambda e: twice(e))
 
 
-def test_a_body_that_may_fail_makes_the_call_fail() -> None:
+def test_a_lambda_that_may_fail_makes_the_call_fallible() -> None:
     safe, cast = (
         resolve(col("w").list.transform(made).node, SCHEMA)
         for made in (lambda e: e + "x", lambda e: e.cast("int64"))
@@ -201,7 +201,7 @@ def test_a_body_that_may_fail_makes_the_call_fail() -> None:
     assert may_fail(cast)
 
 
-def test_texts_of_spark() -> None:
+def test_translations_to_spark() -> None:
     """Nested lambdas have different parameter names, since Spark's see the outer ones."""
     expr = CASES[-1][0]
     columns = {"ll": "c0", "x": "c1"}
@@ -230,7 +230,7 @@ def test_mistakes(text: str, words: str) -> None:
         sql(f"SELECT {text} AS v FROM t", {"t": stream})
 
 
-def test_places_count_as_in_the_dialect() -> None:
+def test_positions_count_as_in_the_dialect() -> None:
     rows = [event(0, l=[5, 6], w=[], ll=[], x=0, s="")]
     stream = Stream.from_items(SCHEMA, rows)
     for dialect, wanted in ((None, [6, 8]), ("duckdb", [6, 8]), ("spark", [5, 7])):

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def test_membership_of_doubles_is_that_of_equality() -> None:
+def test_membership_of_doubles_equals_equality() -> None:
     batch = pa.RecordBatch.from_pydict({"x": [0.0, -0.0, float("nan"), 1.5, None]})
     found = col("x").is_in([-0.0, float("nan")]).evaluate(batch)
     assert found.to_pylist() == [True, True, False, False, None]
 
 
-def test_membership_of_several_types_is_that_of_equality() -> None:
+def test_membership_of_mixed_types_equals_equality() -> None:
     """Values are compared as ``==`` does: numbers of all kinds, dates and times."""
     day, none = date(2024, 2, 29), None
     moment = datetime(2024, 2, 29, tzinfo=UTC)

@@ -60,7 +60,7 @@ def test_signatures(rewrite: bool) -> None:
     assert found == GOLDEN.read_text()
 
 
-def test_a_part_of_rows_gives_that_part_of_the_answers() -> None:
+def test_a_subset_of_rows_gets_the_same_results() -> None:
     """The columns are slices whose null masks do not start at a whole byte."""
     whole = pa.table([pa.concat_arrays([column] * 4) for column in ROWS.columns], ROWS.schema.names)
     (rows,) = whole.combine_chunks().to_batches()

@@ -37,7 +37,7 @@ def edits_by_definition(one: str, other: str) -> int:
     )
 
 
-def test_edits_are_those_of_the_definition() -> None:
+def test_edit_distances_follow_the_definition() -> None:
     rng = Random(5)
     for _ in range(300):
         one, other = ("".join(rng.choices("abé", k=rng.randrange(7))) for _ in range(2))
@@ -46,7 +46,7 @@ def test_edits_are_those_of_the_definition() -> None:
     assert edits(long, f"x{long[1:-1]}") == 2
 
 
-def test_likeness_of_columns_and_literals() -> None:
+def test_similarity_of_columns_and_literals() -> None:
     assert values(col("s").str.levenshtein("sitting"), "kitten", "", None) == [3, 7, None]
     assert values(col("s").str.levenshtein(col("s") + "é"), "a", "é", None) == [1, 1, None]
     assert values(lit("ab").str.levenshtein("b") + col("s").str.length(), "x", None) == [2, None]
@@ -67,7 +67,7 @@ FORMATS = [
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_times_are_read_as_python_reads_them(format: str) -> None:
+def test_times_are_parsed_like_python(format: str) -> None:
     rng = Random(7)
     moments = [
         datetime(1969, 1, 1, tzinfo=UTC) + timedelta(microseconds=rng.randrange(10**15 * 3))
@@ -122,12 +122,12 @@ def test_a_time_that_does_not_fit_is_named() -> None:
         ("%Y %", "no % in the format"),
     ],
 )
-def test_formats_that_say_nothing_are_refused(format: str, message: str) -> None:
+def test_useless_formats_are_rejected(format: str, message: str) -> None:
     with pytest.raises(InvalidPlanError, match=message):
         col("s").str.to_timestamp(format)
 
 
-def test_formats_of_sql() -> None:
+def test_formats_of_sql_dialects() -> None:
     rows = Stream.from_items({"s": "string"}, [event(1, s="31.1.2026 7:05:09.5 +01")])
     read = "TO_TIMESTAMP(s, 'd.M.yyyy H:mm:ss.SSS')"
     for text, message in (
@@ -157,7 +157,7 @@ URLS = [
 ]
 
 
-def test_parts_of_urls_are_those_of_python() -> None:
+def test_parts_of_urls_equal_python() -> None:
     url = col("s").str.url
     split = [urlsplit(text) for text in URLS]
     assert values(url("host"), *URLS) == [
@@ -179,7 +179,7 @@ def test_parts_of_urls_are_those_of_python() -> None:
     assert values(url("query", "a.b"), "?aXb=1&a.b=2", "?a.b", "?c.a.b=1") == ["2", None, None]
 
 
-def test_groups_are_counted_as_the_regular_expression_has_them() -> None:
+def test_groups_are_numbered_as_in_the_regular_expression() -> None:
     """Groups count with and without names; a parenthesis in a class, or quoted, starts none."""
     for pattern, groups in (
         ("(?P<y>a)(b)", ["ab", "a", "b"]),

@@ -43,7 +43,7 @@ def instants(zone: str) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("zone", ZONES)
-def test_both_ways_are_duckdbs(zone: str) -> None:
+def test_conversions_in_both_directions_equal_duckdb(zone: str) -> None:
     us = pa.array(instants(zone))
     rows = pa.record_batch(
         {"i": us.cast(pa.timestamp("us", "UTC")), "w": us.cast(pa.timestamp("us"))}
@@ -75,6 +75,6 @@ def test_sql_and_nulls() -> None:
         sql("SELECT m AT TIME ZONE 'Mars' AS v FROM t", {"t": stream})
 
 
-def test_years_beyond_those_of_python_have_an_offset() -> None:
+def test_years_outside_of_pythons_range_have_an_offset() -> None:
     far = np.array([-(2**62), 2**62], np.int64)
     assert offsets("Asia/Tokyo", far).tolist()[1] == 9 * 3_600_000_000

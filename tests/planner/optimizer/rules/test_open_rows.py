@@ -127,7 +127,7 @@ def with_changes(stream: Stream) -> Query:
 
 @pytest.mark.parametrize("name", one_in(3, QUERIES))
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_edges_mean_the_same_table(name: str, parallelism: int) -> None:
+def test_edges_encode_the_same_table(name: str, parallelism: int) -> None:
     stream = QUERIES[name]()
     changed = answer(lower(with_changes(stream), root="r", parallelism=parallelism))
     whole = answer(lower(stream.to_parquet(), root="r", parallelism=parallelism))
@@ -136,7 +136,7 @@ def test_edges_mean_the_same_table(name: str, parallelism: int) -> None:
 
 
 @pytest.mark.parametrize("name", one_in(6, QUERIES))
-def test_no_cutting_and_no_restore_changes_a_row(name: str) -> None:
+def test_batches_and_restores_do_not_change_rows(name: str) -> None:
     plan = lower(with_changes(QUERIES[name]()), root="r", parallelism=2)
     again = answer(plan, schedule=Schedule((1, 5, 2, 0, 4), rows_max=5, restores=True))
     assert again.equals(answer(plan))
@@ -161,7 +161,7 @@ def running() -> Stream:
     ],
     ids=["clipped", "clips", "in order", "list", "text", "ordered list", "last by order"],
 )
-def test_a_reader_that_asks_when_rows_began_gets_no_net_changes(stream: Stream) -> None:
+def test_a_reader_of_start_times_gets_every_change(stream: Stream) -> None:
     """An unchanged result stays valid; with whole rows it would start again."""
     changed = answer(lower(with_changes(stream), root="r"))
     whole = answer(lower(stream.to_parquet(), root="r"))
@@ -169,7 +169,7 @@ def test_a_reader_that_asks_when_rows_began_gets_no_net_changes(stream: Stream) 
     assert joined_lives(rows[0]) == joined_lives(rows[1])
 
 
-def test_a_point_joined_with_versions_is_whole() -> None:
+def test_a_point_joined_with_versions_is_complete() -> None:
     """The reader needs no ends: the events are points, and are emitted at once."""
     stream = things(12).join(versions(13).select("k", y=col("x")), on="k")
     plan = lower(stream.to_parquet(), root="r")
@@ -196,7 +196,7 @@ class Current(KeyedProcess):
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_a_process_that_is_called_at_ends_waits_for_none(parallelism: int) -> None:
+def test_a_process_with_on_end_does_not_wait_for_ends(parallelism: int) -> None:
     current = versions(31).group_by("k").process(Current)
     plan = lower(current.to_parquet(), root="r", parallelism=parallelism)
     assert any("rows at once" in line for stage in plan.stages for line in stage.operators)
@@ -222,7 +222,7 @@ def test_a_process_that_is_called_at_ends_waits_for_none(parallelism: int) -> No
     ],
     ids=["reads its end", "ends earlier", "windows", "bounded"],
 )
-def test_readers_of_whole_rows_get_them(stream: Stream) -> None:
+def test_readers_of_complete_rows_get_them(stream: Stream) -> None:
     plan = lower(with_changes(stream), root="r")
     assert not any("rows at once" in line for stage in plan.stages for line in stage.operators)
 
@@ -290,7 +290,7 @@ READERS: dict[str, Callable[[], Stream]] = {
 
 @pytest.mark.parametrize("name", one_in(4, READERS))
 @pytest.mark.parametrize("parallelism", one_in(2, [2, 1]))
-def test_readers_of_begins_and_windows_do_not_wait_for_ends(name: str, parallelism: int) -> None:
+def test_readers_of_starts_and_windows_do_not_wait_for_ends(name: str, parallelism: int) -> None:
     query = READERS[name]().to_parquet()
     plan = lower(query, root="r", parallelism=parallelism)
     assert any("rows at once" in line for stage in plan.stages for line in stage.operators)

@@ -253,13 +253,13 @@ def check(seed: int) -> bool:
 
 
 @pytest.mark.parametrize("seed", [10, 20, 325, 1362])
-def test_a_random_plan_means_the_same_table(seed: int) -> None:
+def test_a_random_plan_encodes_the_same_table(seed: int) -> None:
     """Seed 325 has a clip of equal means, seed 1362 a frame of distinct rows."""
     assert check(seed)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", seeds(0, 6))
-def test_random_plans_mean_the_same_table(part: int) -> None:
+def test_random_plans_encode_the_same_table(part: int) -> None:
     first = PLANS * part
     assert sum(check(seed) for seed in range(first, first + PLANS)) >= PLANS // 4

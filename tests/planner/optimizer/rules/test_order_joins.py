@@ -53,7 +53,9 @@ def chains(draw: st.DrawFn) -> Stream:
 
 @examples(10)
 @given(chains(), st.integers(1, 3), st.sampled_from([0.2, -1e9]))
-def test_any_order_gives_the_same_rows(stream: Stream, parallelism: int, gain: float) -> None:
+def test_any_join_order_returns_the_same_rows(
+    stream: Stream, parallelism: int, gain: float
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MODULE, "GAIN_MIN", gain)
         plan = lower(stream.to_parquet(), root="r", parallelism=parallelism)
@@ -73,14 +75,14 @@ def fired(stream: Stream) -> bool:
     return any(step.rule == "order_joins" for step in trace.steps)
 
 
-def test_what_is_worth_it_and_what_is_not() -> None:
+def test_which_reorderings_are_worthwhile() -> None:
     rare = leaf("x2", 2, 2, 1)
     assert fired(chain(last=rare))
     few = leaf("x0", 4, 2, 2).join(leaf("x1", 4, 2, 1), on="b").select("a", "x0", "x1")
     assert not fired(few.join(leaf("x2", 40, 2, 60), on="a"))
 
 
-def test_joins_that_are_named_or_read_twice_stay() -> None:
+def test_named_or_shared_joins_are_not_reordered() -> None:
     rare = leaf("x2", 2, 2, 1)
     both = leaf("x0", 40, 2, 60).join(leaf("x1", 40, 2, 60), on="b").select("a", "x0", "x1")
     assert fired(both.join(rare, on="a"))
@@ -90,7 +92,7 @@ def test_joins_that_are_named_or_read_twice_stay() -> None:
 
 
 @pytest.mark.parametrize("keys", [(["a", "b"], ["q", "q"]), (["a", "a"], ["q", "r"])])
-def test_what_two_columns_of_one_side_have_in_common_is_asked(
+def test_a_condition_on_two_columns_of_one_side_is_evaluated_there(
     keys: tuple[list[str], list[str]],
 ) -> None:
     """The two columns are equal only through a third one."""
@@ -106,7 +108,7 @@ def test_what_two_columns_of_one_side_have_in_common_is_asked(
     assert sorted_rows(answer(plan)) == expected
 
 
-def test_nothing_is_decided_without_statistics() -> None:
+def test_without_statistics_nothing_is_reordered() -> None:
     query = chain(last=leaf("x2", 2, 2, 1)).to_parquet()
     told = lower(query, root="r")
     untold = lower(query, root="r", look=lambda spec, units: None)

@@ -137,11 +137,11 @@ UNTOUCHED: dict[str, Callable[[], Stream]] = {
 
 
 @pytest.mark.parametrize("name", one_in(2, UNTOUCHED))
-def test_a_filter_stays_above_what_it_may_not_pass(name: str) -> None:
+def test_a_filter_stays_above_nodes_it_may_not_pass(name: str) -> None:
     assert_left_alone(push_down_filter, UNTOUCHED[name])
 
 
-def test_what_tells_equal_keys_apart_is_asked_on_its_own_side_of_a_join_alone() -> None:
+def test_a_condition_that_distinguishes_equal_keys_stays_on_its_side_of_a_join() -> None:
     made = zeros().join(zeros(2).for_ever().select("f", j=col("k")), on="f").filter(as_text())
     before, after = plans_around(made, push_down_filter)
     assert logical_text(after) != logical_text(before)
@@ -153,7 +153,7 @@ def test_what_tells_equal_keys_apart_is_asked_on_its_own_side_of_a_join_alone() 
     ("how", "name", "filters"),
     [("inner", "x", 1), ("inner", "y", 1), ("left", "x", 1), ("right", "y", 1), ("semi", "x", 1)],
 )
-def test_a_filter_goes_to_the_side_that_every_row_of_an_interval_join_has(
+def test_a_filter_moves_to_the_preserved_side_of_an_interval_join(
     how: str, name: str, filters: int
 ) -> None:
     made = _near(how, name)

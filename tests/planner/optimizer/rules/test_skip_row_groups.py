@@ -90,14 +90,14 @@ def skipped(plan: PhysicalPlan) -> list[int]:
     ],
     ids=str,
 )
-def test_which_groups_are_not_read(path: str, predicate: Expr, expected: list[int]) -> None:
+def test_which_row_groups_are_skipped(path: str, predicate: Expr, expected: list[int]) -> None:
     plan, plain = plans(path, predicate)
     assert skipped(plan) == expected
     assert skipped(plain) == []
     assert answer(plan).equals(answer(plain))
 
 
-def test_what_fails_on_a_row_of_a_group_still_fails(path: str) -> None:
+def test_an_expression_that_fails_on_a_row_of_a_group_still_fails(path: str) -> None:
     """A filter that comes first is evaluated for all rows."""
     for plan in plans(path, (col("s").cast(int) > 3) & (col("x") >= 25)):
         assert skipped(plan) == []
@@ -106,7 +106,7 @@ def test_what_fails_on_a_row_of_a_group_still_fails(path: str) -> None:
 
 
 @pytest.mark.parametrize("time", ["vs", "ve"])
-def test_columns_that_lifetimes_are_computed_from_are_read(path: str, time: str) -> None:
+def test_columns_needed_for_lifetimes_are_read(path: str, time: str) -> None:
     of_x = col("t") + (col("x") + 1).cast("duration")
     plan, plain = plans(path, col("x") >= 25, **{time: of_x}, delay=0)
     assert skipped(plan) == []
@@ -115,7 +115,7 @@ def test_columns_that_lifetimes_are_computed_from_are_read(path: str, time: str)
 
 
 @pytest.mark.parametrize("on_bad_row", ["fail", "skip"])
-def test_columns_in_which_a_null_makes_a_row_bad_are_read(path: str, on_bad_row: Any) -> None:
+def test_columns_that_must_not_be_null_are_read(path: str, on_bad_row: Any) -> None:
     source = Stream.from_parquet(path, vs="t", partitions=1, on_bad_row=on_bad_row)
     stream = Stream(checked_rows(source.plan, ["s"], {})).filter(col("x") >= 25).select("x", "s")
     plan = lower(stream.to_parquet(), root="r")
@@ -125,9 +125,7 @@ def test_columns_in_which_a_null_makes_a_row_bad_are_read(path: str, on_bad_row:
 
 @pytest.mark.parametrize("late", ["drop", "adjust", "error"])
 @pytest.mark.parametrize("partitions", [1, 2, 3])
-def test_frontiers_and_late_rows_stay_as_they_are(
-    tmp_path: Path, late: str, partitions: int
-) -> None:
+def test_frontiers_and_late_rows_are_unchanged(tmp_path: Path, late: str, partitions: int) -> None:
     """Times jump back between and within row groups, by more and by less than the delay."""
     jumps = [0, 1, 2, 7, 4, 5, 6, 3, 8, 9] if late != "error" else [0, 1, 2, 4, 3, 5, 6, 8, 7, 9]
     seconds = [10 * group + jump for group in range(6) for jump in jumps]
@@ -149,7 +147,7 @@ def test_frontiers_and_late_rows_stay_as_they_are(
         assert [row for piece in mine[stream] for row in piece.batch.to_pylist()] == expected
 
 
-def test_each_file_is_judged_by_its_own_statistics(tmp_path: Path) -> None:
+def test_each_file_is_skipped_by_its_own_statistics(tmp_path: Path) -> None:
     """One vertex reads both files."""
     for number, first in enumerate((0, 30)):
         times = [START + timedelta(seconds=100 * number + i) for i in range(20)]
@@ -161,7 +159,7 @@ def test_each_file_is_judged_by_its_own_statistics(tmp_path: Path) -> None:
     assert answer(plan).num_rows == 17
 
 
-def test_a_reader_opened_anywhere_gives_the_same(path: str) -> None:
+def test_a_reader_opened_at_any_row_returns_the_same_rows(path: str) -> None:
     plan, _ = plans(path, col("x") >= 25)
     (source,) = [v.source for v in plan.vertices if v.source is not None]
     whole = _rows(source, 0, 7)
@@ -182,7 +180,7 @@ def test_late_rows_keep_their_payload(tmp_path: Path) -> None:
     assert [row["x"] for row in _rows(source, 0, 8)] == [None] * 4 + [4, 5, 6, 7]
 
 
-def test_rows_are_late_behind_any_group_before_and_not_the_last_alone(tmp_path: Path) -> None:
+def test_lateness_counts_all_earlier_groups_and_not_only_the_last(tmp_path: Path) -> None:
     """Wherever the reader starts."""
     times = [START + timedelta(seconds=s) for s in (0, 9, 1, 2, 3, 4, 10, 11)]
     table = pa.table({"t": times, "x": list(range(8))})
@@ -203,7 +201,7 @@ def test_files_without_statistics_are_read(tmp_path: Path) -> None:
     assert answer(plan).equals(answer(plain))
 
 
-def test_times_that_python_lacks_exclude_nothing(tmp_path: Path) -> None:
+def test_times_outside_of_pythons_range_exclude_nothing(tmp_path: Path) -> None:
     """Statistics of times after the year 9999 cannot be compared, so the group is read."""
     far = pa.array([2**58, 2**58 + 1], pa.timestamp("us"))
     columns = {"t": pa.array([START, START], pa.timestamp("us", "UTC")), "far": far}
@@ -247,7 +245,7 @@ def test_statistics_that_are_nan_exclude_nothing(
         assert answer(plan).equals(answer(plain))
 
 
-def test_a_source_that_two_read_is_read_whole(path: str) -> None:
+def test_a_source_with_two_readers_is_read_completely(path: str) -> None:
     source = Stream.from_parquet(path, vs="t", partitions=1).select("x")
     query = source.filter(col("x") > 30).union(source.filter(col("x") < 3)).to_parquet()
     plan = lower(query, root="r")

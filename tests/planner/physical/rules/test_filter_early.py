@@ -28,7 +28,7 @@ def test_the_rules_have_an_order() -> None:
     ("predicate", "is_early"),
     [(col("k") > 1, True), (col("s").cast("int64") > 1, False), (vs() > col("t"), False)],
 )
-def test_only_what_is_total_is_asked_early(predicate: Expr, is_early: bool) -> None:
+def test_only_infallible_conditions_are_evaluated_early(predicate: Expr, is_early: bool) -> None:
     query = ROWS.filter(predicate).group_by("k").window(tumbling(4)).agg(n=agg.count())
     plan = lower(query.to_parquet(), root="memory://early", parallelism=2)
     assert any(line.startswith("filter") for line in plan.stages[0].operators)
@@ -38,7 +38,7 @@ def test_only_what_is_total_is_asked_early(predicate: Expr, is_early: bool) -> N
         assert any(isinstance(operator, Filter) for operator in vertex.operators) is not is_early
 
 
-def test_what_is_asked_early_is_part_of_what_a_plan_means() -> None:
+def test_early_conditions_are_part_of_the_hash_of_a_plan() -> None:
     hashes = {
         lower(ROWS.filter(predicate).to_parquet(), root="memory://early").plan_hash
         for predicate in (col("k") > 1, col("k") > 2)

@@ -41,7 +41,7 @@ def best(rows: list[dict[str, Any]], sign: int) -> str | None:
 
 
 @pytest.mark.parametrize("keys", [(), ("k",)])
-def test_the_answer_and_what_windows_get(tmp_path: Path, keys: tuple[str, ...]) -> None:
+def test_the_result_and_the_input_of_windows(tmp_path: Path, keys: tuple[str, ...]) -> None:
     pq.write_table(TABLE, tmp_path / "rows.parquet")
     rows = Stream.from_parquet(str(tmp_path), vs="t", delay="10ms")
     windows = (rows.group_by(*keys) if keys else rows).window(tumbling(WINDOW_US))
