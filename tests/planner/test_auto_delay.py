@@ -84,7 +84,7 @@ schedules = st.builds(
     st.integers(1, 5),
     schedules,
 )
-def test_nothing_is_late_in_any_files(
+def test_with_an_automatic_delay_no_row_is_late(
     tmp_path_factory: pytest.TempPathFactory,
     format: str,
     files: list[list[int]],
@@ -129,7 +129,7 @@ def _ctis(plan: PhysicalPlan) -> list[int]:
     return [time for times in found for time in times]
 
 
-def test_a_price_list_by_product_is_sorted(tmp_path: Path) -> None:
+def test_a_price_list_sorted_by_product(tmp_path: Path) -> None:
     """Each of ten files has the prices of one product over the same days."""
     path = write(tmp_path / "prices", "csv", [list(range(0, 500, 5)) for _ in range(10)])
     stream = Stream.from_csv(path, vs="t", partitions=1)
@@ -156,7 +156,7 @@ def test_files_are_read_in_the_order_of_their_times(tmp_path: Path) -> None:
     assert source.spec.delay_us == 0
 
 
-def test_a_delay_that_is_given_changes_nothing(tmp_path: Path) -> None:
+def test_an_explicit_delay_disables_the_search(tmp_path: Path) -> None:
     path = write(tmp_path / "data", "csv", [[20, 21], [0, 1]])
     stream = Stream.from_csv(path, vs="t", delay="5us", partitions=1)
     (source,) = sources(plan := lower(stream.to_parquet(), root="r"))
@@ -179,7 +179,7 @@ def test_a_row_without_a_time_is_named_before_anything_runs(tmp_path: Path) -> N
         lower(Stream.from_csv(str(tmp_path), vs="t").to_parquet(), root="r")
 
 
-def test_what_waits_has_a_limit_that_says_what_to_do(
+def test_waiting_rows_have_a_limit_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "data", "csv", [list(range(100)), list(range(100))])
@@ -194,13 +194,13 @@ def test_what_waits_has_a_limit_that_says_what_to_do(
     lower(Stream.from_csv(path, vs="t", partitions=2).to_parquet(), root="r")
 
 
-def test_times_that_no_delay_spans_are_refused(tmp_path: Path) -> None:
+def test_times_too_far_apart_for_any_delay_are_rejected(tmp_path: Path) -> None:
     path = write(tmp_path / "data", "parquet", [[2**62, -(2**62) - 5]])
     with pytest.raises(UnsortableTimesError, match="check the unit"):
         lower(Stream.from_parquet(path, vs="t").to_parquet(), root="r")
 
 
-def test_a_row_that_was_not_there_then_ends_the_job(tmp_path: Path) -> None:
+def test_a_row_added_after_planning_ends_the_job(tmp_path: Path) -> None:
     """Changed files are detected by size and date; these files have kept both."""
     path = write(tmp_path / "data", "csv", [[1, 2, 30, 40]])
     plan = lower(Stream.from_csv(path, vs="t", partitions=1).to_parquet(), root="r")
@@ -213,7 +213,7 @@ def test_a_row_that_was_not_there_then_ends_the_job(tmp_path: Path) -> None:
         vertex.offer(0, Items(0, rows))
 
 
-def test_sql_finds_it_too(tmp_path: Path) -> None:
+def test_sql_finds_the_delay_too(tmp_path: Path) -> None:
     path = write(tmp_path / "data", "csv", [[5, 1]])
     for option in ("", ", delay = 'auto'"):
         declared = f"CREATE STREAM d WITH (path = '{path}', format = 'csv', vs = t{option});"
@@ -224,7 +224,7 @@ def test_sql_finds_it_too(tmp_path: Path) -> None:
         assert answer(plan).num_rows == 2
 
 
-def test_items_must_keep_what_their_ctis_say() -> None:
+def test_items_must_respect_their_ctis() -> None:
     from planner import cti, event
 
     with pytest.raises(InvalidPlanError, match=r"items\[3\]: the event starts at 9, before the CT"):

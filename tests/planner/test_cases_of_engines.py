@@ -15,7 +15,10 @@ import pytest
 from planner import Stream, sql
 from planner.physical.lower import lower
 from rvertex.errors import LateRowError
-from tests.planner.sql.pasted.test_pasted import CASES as PASTED, UNSAID as UNSAID_AS_PASTED
+from tests.planner.sql.pasted.test_pasted_statements import (
+    CASES as PASTED,
+    UNSAID as UNSAID_AS_PASTED,
+)
 from tests.support.engines import joins, late, processes, values, windows
 from tests.support.engines.case import SECOND, Case, Row, exact
 from tests.support.plan_runner import answer
@@ -31,7 +34,7 @@ UNSAID = {
     "watermark of a batch": "the answer would depend on batches",
     "chop without end": "an event without end would have pieces without end",
 }
-#: The maximum number of such cases, including those of test_pasted.py.
+#: The maximum number of such cases, including those of test_pasted_statements.py.
 UNSAID_MAX = 8
 
 
@@ -44,7 +47,7 @@ def answered(stream: Stream, parallelism: int, rows_max: int) -> list[Row]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_case(name: str) -> None:
+def test_case_of_an_engine(name: str) -> None:
     case = CASES[name]
     for asked in case.asked:
         stream = sql(asked, case.streams) if isinstance(asked, str) else asked
@@ -56,7 +59,7 @@ def test_case(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", values.VALUES)
-def test_values(name: str) -> None:
+def test_values_of_engines(name: str) -> None:
     _, rule, expected = values.VALUES[name]
     listed = ", ".join(f"{text} AS v{i}" for i, text in enumerate(expected))
     stream = sql(f"SELECT {listed} FROM one", {"one": values.ONE})
@@ -68,7 +71,7 @@ def test_values(name: str) -> None:
         assert [type(v) for v in found] == [type(v) for v in expected.values()], rule
 
 
-def test_few_cases_of_engines_cannot_be_said() -> None:
+def test_few_cases_have_no_alternative() -> None:
     assert len(CASES) + len(late.CASES) + len(values.VALUES) + len(PASTED) >= 900
     assert all((CASES.get(name) or late.CASES[name]).differs for name in UNSAID)
     assert len(UNSAID) + len(UNSAID_AS_PASTED) <= UNSAID_MAX
@@ -76,7 +79,7 @@ def test_few_cases_of_engines_cannot_be_said() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", late.CASES)
-def test_late(name: str, tmp_path: Path) -> None:
+def test_late_cases(name: str, tmp_path: Path) -> None:
     case = late.CASES[name]
     lines = [json.dumps({"t": time * SECOND, "x": x}) for time, x in case.arriving]
     path = tmp_path / "rows.jsonl"

@@ -82,7 +82,7 @@ def same(a: Any, b: Any) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_expressions(kind: str) -> None:
+def test_random_expressions_equal_duckdb(kind: str) -> None:
     connection = duck()
     connection.execute("PRAGMA disable_optimizer")  # it reorders operations that may overflow
     compared = 0

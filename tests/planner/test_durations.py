@@ -38,7 +38,7 @@ def test_durations(value: int | str | timedelta, us: int) -> None:
 @pytest.mark.parametrize(
     "value", ["", "10", "s", "10 parsecs", "1h30", "1.5us", None, 1.5, True, []]
 )
-def test_what_is_no_duration_is_one_clear_message(value: object) -> None:
+def test_an_invalid_duration_is_one_clear_message(value: object) -> None:
     with pytest.raises(InvalidDurationError) as caught:
         duration_us(value, what="delay")  # type: ignore[arg-type]
     message = str(caught.value)
@@ -78,6 +78,6 @@ def test_times(value: object, us: int) -> None:
 
 
 @pytest.mark.parametrize("value", ["yesterday", None, 1.5, True])
-def test_what_is_no_time_is_one_clear_message(value: object) -> None:
+def test_an_invalid_time_is_one_clear_message(value: object) -> None:
     with pytest.raises(InvalidDurationError, match="is not a time; write it like"):
         time_us(value)  # type: ignore[arg-type]

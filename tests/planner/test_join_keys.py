@@ -66,7 +66,7 @@ def rows(stream: Stream, *names: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_joins_leave_both_sides_as_they_are(name: str) -> None:
+def test_joins_do_not_change_their_inputs(name: str) -> None:
     left, right = sides(name, other="j")
     kind, _, theirs, _ = PAIRS[name]
     pairs = left.join(right, left_on="k", right_on="j")
@@ -84,7 +84,7 @@ def test_joins_leave_both_sides_as_they_are(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_one_name_and_clips(name: str) -> None:
+def test_joins_by_one_name_and_clips(name: str) -> None:
     left, right = sides(name)
     pairs = left.join(right, on="k")
     assert pairs.schema == pa.schema([*left.schema, ("m", pa.int64())])
@@ -96,7 +96,7 @@ def test_one_name_and_clips(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["int and double", "decimal and int", "date and timestamp"])
-def test_sql_says_the_same(name: str) -> None:
+def test_sql_has_the_same_results(name: str) -> None:
     left, right = sides(name)
     kind, _, theirs, _ = PAIRS[name]
     tables = {"a": left, "b": right}
@@ -116,7 +116,7 @@ def test_sql_says_the_same(name: str) -> None:
     assert both.schema == pa.schema([("x", kind), ("y", theirs)])
 
 
-def test_keys_that_never_match_are_refused() -> None:
+def test_keys_that_never_match_are_rejected() -> None:
     left = stream(pa.string(), ["1"], "k", "n")
     right = stream(pa.int64(), [1], "k", "m")
     for build in (left.join, left.clip):
@@ -144,7 +144,7 @@ def test_exists_reads_values_of_the_outer_event(kind: pa.DataType) -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.struct([("a", pa.int64())])], ids=str)
-def test_a_key_of_parts_is_refused_as_one(kind: pa.DataType) -> None:
+def test_a_struct_as_a_key_is_rejected(kind: pa.DataType) -> None:
     """The error must not claim that two equal types do not match."""
     rows = Stream.from_items(pa.schema([("k", kind)]), [event(1, 5, k=None)])
     with pytest.raises(InvalidPlanError, match=r"join\('k'\): a key cannot be "):

@@ -44,7 +44,7 @@ def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("delay", one_in(2, ["0s", "1ms", "p50", "p90", "p99.9"]))
 @pytest.mark.parametrize("late", ["drop", "adjust"])
-def test_the_batch_twin_takes_the_same_rows(clicks: Path, delay: str, late: LatePolicy) -> None:
+def test_the_batch_uses_the_same_rows(clicks: Path, delay: str, late: LatePolicy) -> None:
     stream = Stream.from_parquet(str(clicks), vs="t", delay=delay, late=late)
     assert isinstance(stream.plan, Source)
     for parallelism in (1, 3):
@@ -69,7 +69,7 @@ def test_the_batch_twin_takes_the_same_rows(clicks: Path, delay: str, late: Late
 
 
 @pytest.mark.slow
-def test_what_is_late_does_not_depend_on_the_cutting(clicks: Path) -> None:
+def test_late_rows_do_not_depend_on_batch_boundaries(clicks: Path) -> None:
     stream = Stream.from_parquet(str(clicks), vs="t", delay="p90")
     plan = lower(stream.to_parquet(), root="memory://late", parallelism=2)
     ((side, pairs),) = plan.side_streams().items()
@@ -82,7 +82,7 @@ def test_what_is_late_does_not_depend_on_the_cutting(clicks: Path) -> None:
     assert len(found[0]) > 100
 
 
-def test_percentiles_are_read_and_shown(clicks: Path) -> None:
+def test_percentiles_are_parsed_and_shown(clicks: Path) -> None:
     for written in ("p99", "p99.5", "p90"):
         stream = Stream.from_parquet(str(clicks), vs="t", delay=written)
         assert f"delay={written} " in stream.plan.describe()

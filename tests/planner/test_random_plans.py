@@ -65,7 +65,7 @@ EXACT = (streams(ordered=True), st.sampled_from([1, 2, 3]), schedules)
 
 @examples(6, suppress_health_check=SLOW)
 @given(*NAIVE)
-def test_as_nested_loops_would(
+def test_random_plans_equal_nested_loops(
     stream: Stream, parallelism: int, optimized: bool, partial: bool, schedule: Schedule
 ) -> None:
     check_against_loops(stream, parallelism, optimized, partial, schedule)
@@ -103,7 +103,7 @@ def test_small_limits_change_no_item(stream: Stream, parallelism: int, schedule:
 @pytest.mark.slow
 @examples(50, suppress_health_check=SLOW)
 @given(*NAIVE)
-def test_as_nested_loops_would_at_length(
+def test_many_random_plans_equal_nested_loops(
     stream: Stream, parallelism: int, optimized: bool, partial: bool, schedule: Schedule
 ) -> None:
     check_against_loops(stream, parallelism, optimized, partial, schedule)
@@ -112,7 +112,7 @@ def test_as_nested_loops_would_at_length(
 @pytest.mark.slow
 @examples(50, suppress_health_check=SLOW)
 @given(*EXACT)
-def test_no_schedule_changes_an_item_at_length(
+def test_many_schedules_change_no_item(
     stream: Stream, parallelism: int, schedule: Schedule
 ) -> None:
     check_every_item(stream, parallelism, schedule)

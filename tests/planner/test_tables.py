@@ -298,7 +298,7 @@ MORE = {"Windows", "Aggregates"}
 ELSEWHERE = {"schema", "name", "pipe", "hint", "recover_with", "group_by", "window", "match"}
 
 
-def test_every_operator_is_drawn() -> None:
+def test_every_operator_is_generated() -> None:
     """The section of each operator has a drawing or a worked table."""
     text = DOCUMENT.read_text()
     sections = {part.split("\n")[0]: part for part in re.split(r"^###? ", text, flags=re.M)[1:]}

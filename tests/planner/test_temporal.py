@@ -31,7 +31,7 @@ SPANS = Stream.from_items(SCHEMA, [event(1, 5, k=1, x=1)], partitions=2)
 
 
 @pytest.mark.parametrize("name", TEMPORAL_QUERIES)
-def test_answers_of_jobs(name: str) -> None:
+def test_results_of_jobs(name: str) -> None:
     query = TEMPORAL_QUERIES[name]()
     expected = sorted(naive_rows(query.plan), key=lambda row: (row["_vs"], row["_ve"], repr(row)))
     assert len(expected) > 2
@@ -88,7 +88,7 @@ def test_which_changes_are_stateless() -> None:
     assert not POINTS.point_at_end().plan.is_stateless
 
 
-def test_keys_stay_where_they_are() -> None:
+def test_operators_that_keep_the_partitioning() -> None:
     by_key = POINTS.join(SPANS.rename({"k": "j"}), left_on="k", right_on="j", how="left")
     now = by_key.shift(3).stitch("k").plan.partitioning
     assert now == Partitioning((frozenset(["k"]),)), "j is null where nothing matches"
@@ -126,7 +126,7 @@ def test_filters_pass_unless_they_read_lifetimes(change: Callable[[Stream], Stre
         (lambda s: s.limit(2), "limit"),
     ],
 )
-def test_a_filter_stays_above_what_other_rows_have_a_say_in(
+def test_a_filter_stays_above_operators_that_depend_on_other_rows(
     change: Callable[[Stream], Stream], what: str
 ) -> None:
     lines = pushed(change(SPANS).filter(col("x") > 1))
@@ -135,11 +135,11 @@ def test_a_filter_stays_above_what_other_rows_have_a_say_in(
     assert at < node
 
 
-def test_a_filter_on_what_a_stitch_merges_stays() -> None:
+def test_a_filter_on_merged_lifetimes_stays_above_stitch() -> None:
     assert pushed(SPANS.stitch("k").filter(col("x") > 1))[0] == "filter x > 1"
 
 
-def test_a_filter_that_sees_nulls_of_a_left_join_stays() -> None:
+def test_a_filter_that_reads_nulls_of_a_left_join_stays_above_it() -> None:
     joined = POINTS.join(SPANS.rename({"x": "y"}), on="k", how="left")
     assert pushed(joined.filter(col("y").is_null()))[0].startswith("filter")
     moved = pushed(joined.filter((col("x") > 1) & (col("k") > 2)))
@@ -150,7 +150,7 @@ def test_a_filter_that_sees_nulls_of_a_left_join_stays() -> None:
     assert pushed(renamed)[0] == "filter j > 1", "j is null where nothing matches"
 
 
-def test_words_of_plans() -> None:
+def test_descriptions_in_plans() -> None:
     stream = sales().shift("-1s").extend("2s").set_duration("3s").chop("1m", "5s").point_at_end()
     stream = stream.stitch(["auction", "tier"]).clip(sales().select("auction"), on="auction")
     near = sales().select("auction")
@@ -190,7 +190,7 @@ def test_words_of_plans() -> None:
         lambda: Stream.from_items({"l": "list<int64>"}, []).stitch(),
     ],
 )
-def test_mistakes_are_told_at_once(wrong: Callable[[], object]) -> None:
+def test_mistakes_are_reported_at_once(wrong: Callable[[], object]) -> None:
     with pytest.raises((InvalidPlanError, ValueError)) as told:
         wrong()
     assert str(told.value)
@@ -198,7 +198,7 @@ def test_mistakes_are_told_at_once(wrong: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize("strategy", ["backward", "forward", "nearest"])
 @pytest.mark.parametrize("how", ["left", "inner"])
-def test_as_of_joins_without_keys_and_by_keys_of_other_types(strategy: str, how: str) -> None:
+def test_as_of_joins_without_keys_and_with_keys_of_other_types(strategy: str, how: str) -> None:
     left = Stream.from_items(
         {"k": "int32", "x": "int64"}, [event(t, t + 9, k=t % 2, x=t) for t in (3, 8, 20)]
     )

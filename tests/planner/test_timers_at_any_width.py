@@ -118,7 +118,7 @@ schedules = st.builds(
 
 @examples(3)
 @given(inputs(), inputs(), st.integers(1, 2), schedules)
-def test_a_heartbeat_ends_where_its_key_and_the_sources_say(
+def test_a_heartbeat_ends_with_its_key_and_the_sources(
     left: Any, right: Any, partitions: int, schedule: Schedule
 ) -> None:
     stream = stream_of(left[0], left[1], partitions).filter(col("x") != 7).union(stream_of(*right))
@@ -146,7 +146,7 @@ def test_a_key_has_the_same_sequence_at_any_parallelism(given_: Any, schedule: S
 
 @examples(3)
 @given(inputs(), inputs(), st.booleans(), schedules)
-def test_behind_windows_joins_and_another_process(
+def test_timers_after_windows_joins_and_another_process(
     left: Any, right: Any, partial: bool, schedule: Schedule
 ) -> None:
     """The CTIs of each of these follow from the CTIs that it gets, not from its rows."""
@@ -246,21 +246,23 @@ HOLDING = (st.sampled_from(HELD), inputs(), inputs(), schedules)
 
 @examples(3)
 @given(*HOLDING)
-def test_behind_what_holds_ctis_back(how: str, left: Any, right: Any, schedule: Schedule) -> None:
+def test_timers_after_operators_that_delay_ctis(
+    how: str, left: Any, right: Any, schedule: Schedule
+) -> None:
     check_behind(how, left, right, schedule)
 
 
 @pytest.mark.slow
 @examples(15)
 @given(*HOLDING)
-def test_behind_what_holds_ctis_back_at_length(
+def test_timers_after_operators_that_delay_ctis_with_more_rows(
     how: str, left: Any, right: Any, schedule: Schedule
 ) -> None:
     check_behind(how, left, right, schedule)
 
 
 @pytest.mark.parametrize("how", HELD)
-def test_nothing_holds_ctis_back_any_number_of_stages_before_timers(how: str) -> None:
+def test_no_number_of_stages_before_timers_delays_ctis(how: str) -> None:
     held = _held_back(stream_of([(1, 1, 1)], [5]), stream_of([(1, 1, 1)], [5]), how)
     between = held.group_by("x").window(hopping(6, 4)).agg(k=agg.min("k"))
     query = between.group_by("k").process(Heartbeat).to_parquet()
@@ -285,7 +287,7 @@ class Ahead(Waiting):
         return {**moved, **columns}, [t if t == INF_TIME else t + 50 for t in ctis]
 
 
-def test_a_transform_in_front_of_timers_is_not_ahead_of_its_time() -> None:
+def test_a_transform_before_timers_is_not_ahead_of_its_time() -> None:
     stream = stream_of([(1, 1, 1), (30, 1, 1)], [5, 40])
     made = stream.transform(Ahead, SCHEMA)
     assert answer(lower(made.to_parquet(), root="r", parallelism=1)).num_rows == 2

@@ -127,14 +127,14 @@ def test_running(kind: str, points: bool) -> None:
 
 
 @pytest.mark.parametrize("kind", ["row_number", "rank"])
-def test_a_row_lives_on_when_its_place_changes(kind: str) -> None:
+def test_a_row_continues_when_its_rank_changes(kind: str) -> None:
     rows = made(points=False)
     (found,) = answers(stream_of(rows).group_by("k").top(3, "x", rank=kind))
     for one, other in itertools.permutations(found, 2):
         assert one[VE] != other[VS] or shown(one, 0) != shown(other, 0)
 
 
-def test_equal_rows_are_as_many_as_there_are() -> None:
+def test_equal_rows_are_counted() -> None:
     times = [(0, 9), (2, 6), (2, 20), (5, 7), (9, 12), (9, 12)]
     rows = [event(vs, ve, k="a", x=1.0 if vs < 9 else -1.0, s=None, n=0) for vs, ve in times]
     stream = Stream.from_items(SCHEMA, rows).group_by("k").top(3, "x")
@@ -146,7 +146,7 @@ def test_equal_rows_are_as_many_as_there_are() -> None:
     assert sorted((r[VS], r[VE]) for r in found if r["x"] == 1) == [(0, 20), (2, 7), (2, 9)]
 
 
-def test_columns_may_be_called_as_places_are() -> None:
+def test_columns_may_be_named_like_ranks() -> None:
     rows = [event(t, place=f"p{t}", position=t, top="a") for t in (1, 2, 3)]
     stream = Stream.from_items({"place": "string", "position": "int64", "top": "string"}, rows)
     for top in (
@@ -223,7 +223,7 @@ def test_the_first_rows_of_a_stream(n: int, parallelism: int) -> None:
     assert answer(together)["n"].to_pylist() == [row["n"] for row in ordered[:n]]
 
 
-def test_a_limit_stays_where_it_is() -> None:
+def test_a_limit_is_not_moved() -> None:
     """A filter above a LIMIT applies to the first rows only."""
     stream = stream_of(made(points=True))
     plan = lower(stream.limit(5).filter(col("n") > 2).to_parquet(), root="memory://limit")
@@ -235,7 +235,7 @@ def test_a_limit_stays_where_it_is() -> None:
 
 
 @pytest.mark.parametrize("latest", [False, True])
-def test_what_is_kept_of_parts_is_what_is_kept_of_all(latest: bool) -> None:
+def test_the_first_rows_of_parts_contain_those_of_all(latest: bool) -> None:
     """The first rows are the same, whether parts are merged once or repeatedly."""
     rng = Random(5)
     codes = np.array([rng.randrange(2) for _ in range(40)])

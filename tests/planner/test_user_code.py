@@ -109,7 +109,7 @@ NUMPY = np.random.default_rng(3)
         (Model, "numpy.random"),
     ],
 )
-def test_what_cannot_be_repeated_is_refused(code: Any, culprit: str) -> None:
+def test_nondeterministic_code_is_rejected(code: Any, culprit: str) -> None:
     with pytest.raises(InvalidPlanError) as raised:
         user_code(code, "apply", None)
     assert culprit in str(raised.value)
@@ -124,11 +124,11 @@ def test_the_line_is_named() -> None:
 
 
 @pytest.mark.parametrize("code", [innocent, Clean(), Clean, closing_over(innocent), len, np.sqrt])
-def test_innocent_code_passes(code: Any) -> None:
+def test_deterministic_code_passes(code: Any) -> None:
     assert user_code(code, "apply", None).is_deterministic
 
 
-def test_what_is_drawn_from_a_context_is_seen() -> None:
+def test_values_drawn_from_a_context_are_detected() -> None:
     class Draws:
         def on_event(self, event: Any, ctx: Any) -> None:
             ctx.emit(ctx.now())
@@ -137,7 +137,7 @@ def test_what_is_drawn_from_a_context_is_seen() -> None:
     assert not user_code(innocent, "apply", None).draws_values
 
 
-def test_what_cannot_be_sent_is_named() -> None:
+def test_objects_that_cannot_be_sent_are_named() -> None:
     lock = threading.Lock()
     with pytest.raises(InvalidPlanError, match="its closure variable 'lock' is a lock"):
         user_code(lambda x: lock, "apply", None)

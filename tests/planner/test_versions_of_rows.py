@@ -55,7 +55,7 @@ def table_at(at: int, *, deletes: bool) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("deletes", [False, True])
-def test_what_is_alive_is_the_table(deletes: bool) -> None:
+def test_the_current_rows_are_the_table(deletes: bool) -> None:
     versions = STREAM.upserts("k", deleted=col("gone") if deletes else None)
     assert versions.schema.names == ["k", "x", "gone"]
     rows = found(versions)
@@ -81,7 +81,7 @@ def test_the_first_of_equal_ids() -> None:
     assert {r["k"]: r["x"] for r in found(STREAM.deduplicate("k"))} == firsts
 
 
-def test_columns_of_a_key_one_by_one() -> None:
+def test_columns_of_a_key_are_compared_one_by_one() -> None:
     assert STREAM.upserts("k", "x").plan == STREAM.upserts(["k", "x"]).plan
     one_by_one = STREAM.deduplicate("k", "x", within=5)
     assert one_by_one.plan == STREAM.deduplicate(["k", "x"], within=5).plan

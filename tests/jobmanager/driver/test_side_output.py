@@ -121,7 +121,7 @@ def test_a_source_without_late_rows_leaves_no_folder(tmp_path: Path) -> None:
     assert not (Path(job.root) / "late").exists()
 
 
-def test_an_error_in_writing_late_rows_is_reported(rows: Path, tmp_path: Path) -> None:
+def test_an_unknown_or_missing_side_output_is_rejected(rows: Path, tmp_path: Path) -> None:
     root = str(tmp_path / "job")
     jobmanager.run(counts(rows), root=root, executor="local").wait(WAIT_S)
     with pytest.raises(

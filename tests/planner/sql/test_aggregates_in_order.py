@@ -106,7 +106,7 @@ def wanted(rows: list[Row], kind: str, of: Callable[[list[Row]], Any]) -> list[A
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["TUMBLE('6s')", "HOP('6s', '2s')", "SNAPSHOT()", ""])
-def test_every_window_and_cut(kind: str) -> None:
+def test_all_windows_and_batch_boundaries(kind: str) -> None:
     rows = rows_of(7)
     if kind == "":
         rows = [{**row, VE: INF_TIME} for row in rows]
@@ -143,7 +143,7 @@ def _instants(found: list[Any]) -> list[Any]:
     ]
 
 
-def test_in_python() -> None:
+def test_ordered_aggregates_in_python() -> None:
     events = [event(t, x=x, s=s) for t, x, s in [(1, 3, "a"), (2, None, "b"), (3, 1, "a")]]
     stream = Stream.from_items({"x": "int64", "s": "string"}, events)
     made = stream.group_by().agg(

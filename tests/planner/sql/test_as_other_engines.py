@@ -44,7 +44,7 @@ def _ran(stream: object, parallelism: int = 2) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_newest_row_of_a_key_is_that_of_upserts(seed: int) -> None:
+def test_the_newest_row_of_a_key_equals_upserts(seed: int) -> None:
     points = Stream.from_items(KINDS, _rows(seed))
     wanted = _ran(points.upserts("k"))
     assert len(wanted) > len("abc")
@@ -53,7 +53,7 @@ def test_the_newest_row_of_a_key_is_that_of_upserts(seed: int) -> None:
         assert _ran(sql(text, {"t": timed})) == wanted, text
 
 
-def test_several_newest_rows_come_latest_first() -> None:
+def test_several_newest_rows_are_latest_first() -> None:
     points = Stream.from_items(KINDS, _rows(7))
     text = (
         "SELECT k, n, r FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY vs() DESC) AS r "
@@ -66,7 +66,7 @@ def test_several_newest_rows_come_latest_first() -> None:
         assert [found[key, 1], found[key, 2]] == numbers[:-3:-1]
 
 
-def test_the_newest_row_of_each_window_is_the_last_that_starts_then() -> None:
+def test_the_newest_row_of_each_window_is_the_last_at_that_time() -> None:
     points = Stream.from_items(KINDS, _rows(9)).with_columns(ts=vs())
     text = (
         "SELECT k, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k, window_start, window_end "
@@ -78,7 +78,7 @@ def test_the_newest_row_of_each_window_is_the_last_that_starts_then() -> None:
     assert found == last
 
 
-def test_ties_are_the_same_however_rows_are_cut() -> None:
+def test_ties_do_not_depend_on_batch_boundaries() -> None:
     """State is merged from parts and restored: on ties, the last row of the stream is latest."""
     rows = [event(k // 9, k="ab"[k % 2], n=k) for k in range(54)]
     points = Stream.from_items(KINDS, rows)
@@ -95,7 +95,7 @@ def test_ties_are_the_same_however_rows_are_cut() -> None:
         assert {(row["n"], row["r"]) for row in last} == {(52, 1), (50, 2), (48, 3)}
 
 
-def test_versions_as_of_a_time_are_the_newest_of_those_that_start_together() -> None:
+def test_versions_as_of_a_time_are_the_newest_with_that_start() -> None:
     prices = Stream.from_items(KINDS, [event(0, k="a", n=1), event(0, k="a", n=2)])
     orders = Stream.from_items(KINDS, [event(5, k="a", n=9)])
     text = "SELECT o.n, p.n AS price FROM o JOIN p FOR SYSTEM_TIME AS OF vs() ON o.k = p.k"
@@ -114,7 +114,7 @@ def _value(expression: str, x: Any = 1, kind: pa.DataType | None = None) -> Any:
     return node.evaluate(batch)[0].as_py()
 
 
-def test_a_number_as_a_time_is_of_seconds() -> None:
+def test_a_number_as_a_time_is_in_seconds() -> None:
     moment = datetime(2021, 1, 3, 4, 5, 6, tzinfo=UTC)
     for name in ("TO_TIMESTAMP", "TRY_TO_TIMESTAMP"):
         assert _value(f"{name}(1609646706)") == moment
@@ -152,7 +152,7 @@ def test_nan_is_not_distinct_from_nan() -> None:
 @pytest.mark.parametrize(
     "kind", ["TINYINT", "INT", "BIGINT", "UTINYINT", "DOUBLE", "DECIMAL(5, 2)"]
 )
-def test_a_plus_sign_before_a_number_is_read(kind: str) -> None:
+def test_a_plus_sign_before_a_number_is_accepted(kind: str) -> None:
     ducks = duck()
     more = () if kind == "DOUBLE" else ("+-5",)  # which DuckDB reads as -5.0
     for text in ("+5", "5", "+", "++5", "-+5", "5+", "+ 5", "+x", "", *more):
@@ -160,7 +160,7 @@ def test_a_plus_sign_before_a_number_is_read(kind: str) -> None:
         assert _value(f"TRY_CAST(x AS {kind})", text, pa.string()) == wanted, text
 
 
-def test_fetch_first_is_limit() -> None:
+def test_fetch_first_equals_limit() -> None:
     points = {"t": Stream.from_items(KINDS, _rows(1))}
     for clause, limit in (
         ("FETCH FIRST 2 ROWS ONLY", "LIMIT 2"),
@@ -171,20 +171,20 @@ def test_fetch_first_is_limit() -> None:
         assert sql(asked + clause, points) == sql(asked + limit, points)
 
 
-def test_a_length_beyond_all_texts_is_the_rest_of_the_text() -> None:
+def test_a_length_beyond_the_text_returns_the_rest() -> None:
     most = 2**63 - 1
     assert _value(f"SUBSTRING(x FROM 2 FOR {most})", "abc", pa.string()) == "bc"
     assert _value(f"SUBSTRING(x FROM {most} FOR {most})", "abc", pa.string()) == ""
     assert _value(f"LEFT(x, {most}) || RIGHT(x, {most})", "abc", pa.string()) == "abcabc"
 
 
-def test_a_null_without_a_type_is_counted_as_none() -> None:
+def test_an_untyped_null_is_not_counted() -> None:
     text = "SELECT k, COUNT(NULL) AS v, COUNT(n) AS n FROM t GROUP BY k, TUMBLE('1 hour')"
     found = _ran(sql(text, {"t": Stream.from_items(KINDS, _rows(1))}))
     assert [row["v"] for row in found] == [0, 0, 0]
 
 
-def test_a_subquery_in_having_has_columns_and_aggregates_of_its_own() -> None:
+def test_a_subquery_in_having_has_its_own_columns_and_aggregates() -> None:
     streams = {
         "t": Stream.from_items(KINDS, _rows(1)),
         "u": Stream.from_items({"y": "int64"}, [event(0, INF_TIME, y=y) for y in (3, 9)]),
@@ -211,7 +211,9 @@ def test_a_subquery_in_having_has_columns_and_aggregates_of_its_own() -> None:
         ("ARRAY_AGG(x ORDER BY x)", "flink", [None, 1, 2, 3, 4]),
     ],
 )
-def test_aggregates_that_engines_name_alike(text: str, dialect: str | None, wanted: Any) -> None:
+def test_aggregates_with_equal_names_in_engines(
+    text: str, dialect: str | None, wanted: Any
+) -> None:
     items = [event(at, x=x) for at, x in enumerate([1, None, 4, 2, 3])]
     made = sql(
         f"SELECT {text} AS v FROM s GROUP BY TUMBLE('1m')",
@@ -254,7 +256,7 @@ def test_casts_to_types_with_a_length(kind: str, dialect: str | None, x: Any, wa
     ("kind", "dialect"),
     [("CHAR(3)", "postgres"), ("CHAR(3)", None), ("TIMESTAMP(3)", None), ("TIMESTAMP(3)", "spark")],
 )
-def test_types_with_a_length_that_are_not_here(kind: str, dialect: str | None) -> None:
+def test_types_with_a_length_that_are_rejected(kind: str, dialect: str | None) -> None:
     rows = {"s": Stream.from_items({"x": "string"}, [event(0, x="a")])}
     with pytest.raises(SqlError, match=r"has no length here|has microseconds here"):
         sql(f"SELECT TRY_CAST(x AS {kind}) AS v FROM s", rows, dialect=dialect)
@@ -270,7 +272,7 @@ def test_types_with_a_length_that_are_not_here(kind: str, dialect: str | None) -
         "SELECT * REPLACE (SUM(x) OVER (PARTITION BY k ORDER BY n) AS x) FROM t",
     ],
 )
-def test_stars_with_other_columns_are_duckdbs(text: str) -> None:
+def test_stars_with_other_columns_equal_duckdb(text: str) -> None:
     events = [event(n, k="ab"[n % 2], x=n * n % 5, n=n) for n in range(9)]
     stream = Stream.from_items({"k": "string", "x": "int64", "n": "int64"}, events)
     found = _ran(sql(text.replace("ORDER BY n", "ORDER BY vs()"), {"t": stream}))
@@ -282,7 +284,7 @@ def test_stars_with_other_columns_are_duckdbs(text: str) -> None:
     assert sorted(tuple(row[name] for name in names) for row in found) == sorted(wanted)
 
 
-def test_stars_without_such_a_column() -> None:
+def test_stars_with_an_unknown_column() -> None:
     rows = {"t": Stream.from_items({"x": "int64"}, [event(0, x=1)])}
     for text in ("* REPLACE (x AS y)", "* RENAME (y AS x)", "* EXCLUDE (x) REPLACE (1 AS x)"):
         with pytest.raises(SqlError, match=r"no column '[xy]'"):
@@ -302,7 +304,7 @@ def test_stars_without_such_a_column() -> None:
         ("REGEXP_REPLACE(x, SUBSTRING(x, 1, 1), 'b')", "postgres", "baac"),
     ],
 )
-def test_the_matches_that_are_replaced(text: str, dialect: str | None, wanted: str) -> None:
+def test_which_matches_are_replaced(text: str, dialect: str | None, wanted: str) -> None:
     rows = {"s": Stream.from_items({"x": "string"}, [event(0, x="aaac")])}
     made = sql(f"SELECT {text} AS v FROM s", rows, dialect=dialect)
     assert [row["v"] for row in _ran(made)] == [wanted]
@@ -311,7 +313,7 @@ def test_the_matches_that_are_replaced(text: str, dialect: str | None, wanted: s
         assert duck().execute(query).fetchall() == [(wanted,)]
 
 
-def test_other_flags_of_patterns_are_refused() -> None:
+def test_other_flags_of_patterns_are_rejected() -> None:
     rows = {"s": Stream.from_items({"x": "string"}, [event(0, x="a")])}
     with pytest.raises(SqlError, match="this form of REGEXP_REPLACE"):
         sql("SELECT REGEXP_REPLACE(x, 'a', 'b', 'i') AS v FROM s", rows, dialect="postgres")
@@ -326,7 +328,7 @@ def test_other_flags_of_patterns_are_refused() -> None:
         "SELECT n * 2 AS m FROM t ORDER BY ABS(x - 3), n LIMIT 4",
     ],
 )
-def test_rows_in_the_order_of_columns_that_are_not_listed(text: str) -> None:
+def test_order_by_columns_that_are_not_selected(text: str) -> None:
     events = [event(n, INF_TIME, k="ab"[n % 2], x=n * n % 5, n=n) for n in range(9)]
     stream = Stream.from_items({"k": "string", "x": "int64", "n": "int64"}, events)
     rows = _ran(sql(text, {"t": stream}))
@@ -337,7 +339,7 @@ def test_rows_in_the_order_of_columns_that_are_not_listed(text: str) -> None:
     assert [name for name in rows[0] if name[0] != "_"] == [c[0] for c in ducks.description]
 
 
-def test_the_time_that_is_not_listed_is_the_order_of_the_stream() -> None:
+def test_order_by_a_time_that_is_not_selected() -> None:
     stream = Stream.from_items(KINDS, _rows(3)).with_columns(ts=vs())
     found = _ran(sql("SELECT n FROM t ORDER BY ts, k DESC", {"t": stream}))
     assert found == _ran(stream.select("n"))
@@ -365,7 +367,7 @@ def test_the_time_that_is_not_listed_is_the_order_of_the_stream() -> None:
         ("flink", r"""JSON_VALUE('{"a": "\ud800"}', '$.a')""", None),
     ],
 )
-def test_functions_at_their_edges(dialect: str, text: str, wanted: Any) -> None:
+def test_edge_cases_of_functions(dialect: str, text: str, wanted: Any) -> None:
     (row,) = _ran(sql(f"SELECT {text} AS v FROM t", {"t": _rows_of_one()}, dialect=dialect))
     assert row["v"] == wanted
 
@@ -374,7 +376,7 @@ def _rows_of_one() -> Stream:
     return Stream.from_items({"k": "string", "v": "int64"}, [event(0, k="a", v=-7)])
 
 
-def test_an_alias_is_no_column_of_a_subquery() -> None:
+def test_an_alias_is_not_a_column_of_a_subquery() -> None:
     text = "SELECT 100 AS v, (SELECT max(v) FROM u WHERE u.k = t.k) AS m FROM t"
     ours = _rows_of_one()
     (row,) = _ran(sql(text, {"t": ours.select("k"), "u": ours}, dialect="duckdb"))
@@ -388,6 +390,6 @@ def test_an_alias_is_no_column_of_a_subquery() -> None:
         ("postgres", "regexp_match('foobar', '(')", "is not a regular expression"),
     ],
 )
-def test_patterns_that_are_refused(dialect: str, text: str, said: str) -> None:
+def test_rejected_patterns(dialect: str, text: str, said: str) -> None:
     with pytest.raises(SqlError, match=said):
         sql(f"SELECT {text} AS r FROM t", {"t": _rows_of_one()}, dialect=dialect)

@@ -115,7 +115,7 @@ def expected(text: str, at: int, connection: duckdb.DuckDBPyConnection) -> list[
 
 
 @pytest.mark.parametrize("text", one_in(2, QUERIES))
-def test_answers(text: str, connection: duckdb.DuckDBPyConnection) -> None:
+def test_results_at_each_instant(text: str, connection: duckdb.DuckDBPyConnection) -> None:
     stream = sql(text, STREAMS)
     assert isinstance(stream, Stream)
     plan = lower(stream.to_parquet(), root="memory://instants", parallelism=2)
@@ -130,7 +130,7 @@ def test_answers(text: str, connection: duckdb.DuckDBPyConnection) -> None:
     assert some
 
 
-def test_a_count_of_no_rows_is_0_however_it_is_written() -> None:
+def test_a_count_of_no_rows_is_0_in_any_form() -> None:
     text = "SELECT x, (SELECT {} FROM b WHERE b.k = a.k + 1) AS n FROM a"
     tables = []
     for counted in ("COUNT(CASE WHEN z > 9 THEN 1 END)", "COUNT(*) FILTER (WHERE z > 9)"):
@@ -146,7 +146,7 @@ def test_a_count_of_no_rows_is_0_however_it_is_written() -> None:
     assert found["n"].null_count == 0
 
 
-def test_count_if_of_no_rows_is_0_as_a_filtered_count(
+def test_count_if_of_no_rows_is_0_like_a_filtered_count(
     connection: duckdb.DuckDBPyConnection,
 ) -> None:
     for condition in ("z > 9", "z > 9 AND z < 0", "CAST(NULL AS BOOLEAN)"):
@@ -196,7 +196,7 @@ def test_in_a_subquery_with_nulls(
     assert sorted(given, key=repr) == sorted(connection.execute(text).fetchall(), key=repr)
 
 
-def test_what_may_fail_is_asked_behind_the_subquery_before_it() -> None:
+def test_fallible_conditions_are_evaluated_after_the_subquery_before_them() -> None:
     rows = [event(0, 9, k=1, s="7"), event(0, 9, k=2, s="word")]
     streams = {"t": Stream.from_items({"k": "int64", "s": "string"}, rows)}
     streams["one"] = Stream.from_items({"k": "int64"}, [event(0, 9, k=1)])
@@ -207,7 +207,7 @@ def test_what_may_fail_is_asked_behind_the_subquery_before_it() -> None:
     assert table.column("k").to_pylist() == [1]
 
 
-def test_what_may_fail_in_a_join_is_asked_behind_what_stands_before_it() -> None:
+def test_fallible_conditions_of_a_join_are_evaluated_after_earlier_ones() -> None:
     words = [event(0, 9, k=k, what=what) for k, what in ((1, "number"), (2, "text"))]
     values = [event(0, 9, k=k, s=s) for k, s in ((1, "7"), (2, "word"))]
     streams = {
@@ -221,7 +221,7 @@ def test_what_may_fail_in_a_join_is_asked_behind_what_stands_before_it() -> None
     assert {row["what"]: row["s"] for row in table.to_pylist()} == {"number": "7", "text": None}
 
 
-def test_versions_that_end_by_themselves_hold_no_longer() -> None:
+def test_versions_with_their_own_end_are_not_extended() -> None:
     points = [event(t, k=1) for t in (1, 4, 8)]
     spans = [event(0, 3, k=1, v=7), event(7, 20, k=1, v=9)]
     streams = {
@@ -240,7 +240,7 @@ def refused(text: str) -> Refusal:
     return raised.value
 
 
-def test_a_bound_around_limit_is_no_bound() -> None:
+def test_a_bound_around_limit_is_not_a_top_n() -> None:
     text = f"SELECT n FROM ({RANKED} ORDER BY x DESC LIMIT 3) WHERE n <= 1"
     assert "the row number needs a bound" in str(refused(text))
 
@@ -252,7 +252,7 @@ def test_a_comma_and_an_outer_join() -> None:
     sql(text.format(" CROSS JOIN"), STREAMS)
 
 
-def test_a_number_that_is_called_as_a_column_is() -> None:
+def test_a_row_number_may_be_named_like_a_column() -> None:
     """If a window function and a column have one name, engines differ in what QUALIFY reads."""
     over = "ROW_NUMBER() OVER (PARTITION BY k ORDER BY z)"
     found = refused(f"SELECT z, {over} AS n FROM b QUALIFY n <= 2")
@@ -261,7 +261,7 @@ def test_a_number_that_is_called_as_a_column_is() -> None:
 
 
 @pytest.mark.parametrize("kind", ["int64", "double", "string", "bool"])
-def test_a_null_in_a_condition_of_exists_is_not_taken_for_the_value_it_stands_beside(
+def test_a_null_in_an_exists_condition_is_not_confused_with_its_neighbour(
     kind: str,
 ) -> None:
     values: dict[str, Any] = {"int64": 0, "double": 0.0, "string": "", "bool": False}
@@ -292,7 +292,7 @@ FIRSTS = {
 
 @pytest.mark.parametrize("kind", ["points", "lives"])
 @pytest.mark.parametrize("asked", FIRSTS, ids=" ".join)
-def test_the_first_by_time(asked: tuple[str, str], kind: str) -> None:
+def test_the_first_rows_by_time(asked: tuple[str, str], kind: str) -> None:
     """No earlier point can follow; for rows with lifetimes, the next one is first when one ends."""
     function, order = asked
     rows = [event(a, a + 1 if kind == "points" else b, k=k, x=x) for a, b, k, x in STARTS]

@@ -31,7 +31,7 @@ ENTRIES: tuple[Entry, ...] = (
 )
 
 
-def test_names_are_different() -> None:
+def test_names_are_unique() -> None:
     names = [entry.name for entry in ENTRIES]
     assert sorted(set(names)) == sorted(names)
 
@@ -39,7 +39,7 @@ def test_names_are_different() -> None:
 @pytest.mark.parametrize(
     "entry", one_in(3, (e for e in ENTRIES if e.hint is None)), ids=lambda e: e.name
 )
-def test_answers_are_duckdbs(entry: Entry) -> None:
+def test_results_equal_duckdb(entry: Entry) -> None:
     found = ours(entry.ours, is_running=entry.is_running)
     assert found, "an empty answer shows nothing"
     assert found == ducks(entry.duck or entry.ours)
@@ -62,7 +62,7 @@ def _reads_a_column(node: Node) -> bool:
 
 
 @pytest.mark.parametrize("part", one_in(3, range(3)))
-def test_a_function_answers_any_rows_as_it_does_all(part: int) -> None:
+def test_a_function_of_a_subset_of_rows_returns_the_same_results(part: int) -> None:
     """Row by row, no row, rows from the middle, and only nulls."""
     items = one_batch()
     nulls = pa.RecordBatch.from_pydict(
@@ -93,14 +93,14 @@ def test_a_function_answers_any_rows_as_it_does_all(part: int) -> None:
 
 
 @pytest.mark.parametrize("entry", [e for e in ENTRIES if e.hint is not None], ids=lambda e: e.name)
-def test_what_is_not_there_is_refused_with_a_hint(entry: Entry) -> None:
+def test_unsupported_functions_are_rejected_with_a_hint(entry: Entry) -> None:
     with pytest.raises(SqlError) as raised:
         sql(asked(entry.ours), streams())
     assert entry.hint is not None
     assert entry.hint in str(raised.value)
 
 
-def test_the_score(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_number_of_supported_functions(capsys: pytest.CaptureFixture[str]) -> None:
     works = sum(entry.hint is None for entry in ENTRIES)
     with capsys.disabled():
         print(f"[SQL: {works} of {len(ENTRIES)} work]", end=" ")

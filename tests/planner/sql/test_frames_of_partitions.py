@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from planner import SqlError, Stream, sql
-from tests.planner.sql.pasted.test_pasted import _plain, _rows
+from tests.planner.sql.pasted.test_pasted_statements import _plain, _rows
 from tests.support.budget import DEPTH
 from tests.support.ducks import duck
 
@@ -87,13 +87,13 @@ def compare(seed: int) -> None:
     assert sorted(found, key=repr) == sorted(wanted, key=repr), (seed, text)
 
 
-def test_a_few() -> None:
+def test_some_random_frames() -> None:
     for seed in range(3):
         compare(seed)
 
 
 @pytest.mark.slow
-def test_frames_as_duckdb() -> None:
+def test_frames_equal_duckdb() -> None:
     for seed in range(3, round(40 * DEPTH)):
         compare(seed)
 
@@ -108,13 +108,13 @@ def test_frames_as_duckdb() -> None:
         ("LAG(x) IGNORE NULLS OVER (ORDER BY x)", "no IGNORE NULLS"),
     ],
 )
-def test_refused_with_a_hint(asked: str, hint: str) -> None:
+def test_unsupported_frames_are_rejected_with_a_hint(asked: str, hint: str) -> None:
     table = Stream.table(pa.table({"id": [1], "x": [2]}))
     with pytest.raises(SqlError, match=hint):
         sql(f"SELECT {asked} AS y FROM t", {"t": table})
 
 
-def test_a_mean_of_integers_is_not_a_float_in_flink() -> None:
+def test_flink_avg_of_integers_is_not_a_float() -> None:
     table = Stream.table(pa.table({"id": [1], "x": [2]}))
     with pytest.raises(SqlError, match=r"AVG\(CAST\(x AS DOUBLE\)\)"):
         sql("SELECT AVG(x) OVER (ORDER BY id) AS y FROM t", {"t": table}, dialect="flink")

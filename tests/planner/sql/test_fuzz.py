@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("seed", one_in(8, range(8)))
-def test_any_text_ends_in_an_answer_or_in_an_error_with_a_place(seed: int) -> None:
+def test_any_text_returns_a_result_or_an_error_with_a_position(seed: int) -> None:
     answers = 0
     for text in many(seed, 250):
         error = _error(text)
@@ -50,7 +50,7 @@ def test_any_text_ends_in_an_answer_or_in_an_error_with_a_place(seed: int) -> No
         "SELECT k, COUNT(DISTINCT) AS v FROM t GROUP BY k",
     ],
 )
-def test_what_ended_in_a_traceback(text: str) -> None:
+def test_texts_that_once_caused_a_traceback(text: str) -> None:
     assert _error(text) is not None
 
 
@@ -65,7 +65,7 @@ CALLS = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", [None, "flink", "spark", "postgres", "duckdb", "ksqldb"])
-def test_calls_with_few_arguments_end_in_an_answer_or_in_an_error(dialect: str | None) -> None:
+def test_calls_with_few_arguments_return_a_result_or_an_error(dialect: str | None) -> None:
     known = {name for name, _ in NAMED} | {name for _, name, _ in OF_ENGINE} | set(NAMES)
     calls = [*CALLS, *(f"{name}({{}})" for name in sorted(known))]
     texts = [f"SELECT {call.format(a)} AS y FROM t" for call in calls for a in ("", "n", "'x'")]
@@ -166,7 +166,7 @@ def test_no_part_of_a_statement_is_ignored(part: int) -> None:
         assert not _ignored(text), text
 
 
-def test_a_clause_that_nothing_reads_is_seen() -> None:
+def test_an_unused_clause_is_detected() -> None:
     assert isinstance(sql("SELECT n FROM t", streams()), Stream)
     assert "version" in READ[exp.Table]
     assert not _ignored("SELECT n FROM t")

@@ -252,17 +252,13 @@ def check(seed: int, connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 @pytest.mark.parametrize("seed", [4, 8])
-def test_the_current_table_is_that_of_duckdb(
-    seed: int, connection: duckdb.DuckDBPyConnection
-) -> None:
+def test_the_current_table_equals_duckdb(seed: int, connection: duckdb.DuckDBPyConnection) -> None:
     assert check(seed, connection)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", seeds(0, 2))
-def test_current_tables_are_those_of_duckdb(
-    part: int, connection: duckdb.DuckDBPyConnection
-) -> None:
+def test_current_tables_equal_duckdb(part: int, connection: duckdb.DuckDBPyConnection) -> None:
     first = PLANS * part
     answered = sum(check(seed, connection) for seed in range(first, first + PLANS))
     assert answered >= PLANS // 2

@@ -75,7 +75,7 @@ def test_rows_of_windows_in_a_subquery(copy: str, every: int | None) -> None:
     assert found(COUNTED.format(table)) == counts(10, every or 10)
 
 
-def test_rows_of_windows_by_name_and_under_other_names() -> None:
+def test_rows_of_windows_with_and_without_other_names() -> None:
     rows = of("a", 5)
     expected = counts(5, 5)
     assert found(f"WITH w AS (SELECT * FROM {rows}) {COUNTED.format('w')}") == expected
@@ -91,7 +91,7 @@ def test_rows_of_windows_by_name_and_under_other_names() -> None:
 
 
 @pytest.mark.parametrize("every", [None, 5])
-def test_rows_of_windows_keep_their_own_times_and_order(every: int | None) -> None:
+def test_rows_of_windows_keep_their_times_and_order(every: int | None) -> None:
     """The rows of a window are in the order of their starts, at any parallelism."""
     table = f"(SELECT * FROM {of('a', 10, every)})"
     listed = "ARRAY_AGG(k) AS ks, FIRST(k) AS first, LAST(k) AS last, MAX(vs()) AS newest"
@@ -133,7 +133,7 @@ KEPT = {
 
 @pytest.mark.parametrize("rows", [ROWS_OF_A, of("a", 5)], ids=["subquery", "table"])
 @pytest.mark.parametrize("test", KEPT)
-def test_what_is_kept_for_rows_of_the_same_windows(test: str, rows: str) -> None:
+def test_what_is_stored_for_rows_of_the_same_windows(test: str, rows: str) -> None:
     """The rows when the window ends; ``KEPT``: the expected result with and without the key."""
     b = f"(SELECT * FROM {of('b', 5)} WHERE k <> 1 OR vs() > TIMESTAMP '1970-01-01 00:00:05')"
     text = f"SELECT window_start, COUNT(*) AS n FROM {rows} AS a WHERE {test.format(b=b)}"
@@ -149,7 +149,7 @@ def test_what_is_kept_for_rows_of_the_same_windows(test: str, rows: str) -> None
 
 @pytest.mark.parametrize("kind", ["EXCEPT", "INTERSECT", "UNION"])
 @pytest.mark.parametrize("every", [None, 5])
-def test_rows_of_windows_are_compared_within_them(kind: str, every: int | None) -> None:
+def test_rows_of_windows_are_compared_within_their_windows(kind: str, every: int | None) -> None:
     a, b = (f"SELECT k, window_start FROM {of(name, 10, every)}" for name in ROWS)
     text = f"SELECT window_start, COUNT(*) AS n FROM ({a} {kind} {b} WHERE k = 2) GROUP BY 1"
     mine, other = (
@@ -162,7 +162,7 @@ def test_rows_of_windows_are_compared_within_them(kind: str, every: int | None) 
 
 
 @pytest.mark.parametrize("every", [None, 5])
-def test_windows_of_results_go_by_window_time(every: int | None) -> None:
+def test_windows_over_results_use_window_time(every: int | None) -> None:
     """Windows of windows as in Flink: each result is inside the windows that it overlaps."""
     listed = (
         f"SELECT window_time AS ts, COUNT(*) AS c FROM {of('a', 5)} GROUP BY {BOTH}, window_time"
@@ -176,7 +176,7 @@ def test_windows_of_results_go_by_window_time(every: int | None) -> None:
         sql(text.replace("'10' SECOND", "'12' SECOND"), streams())
 
 
-def test_a_bound_by_its_place_in_the_list() -> None:
+def test_a_bound_by_its_position_in_the_list() -> None:
     """A window bound may be a position in the SELECT list."""
     views = "".join(f"CREATE VIEW {s}t AS SELECT *, vs() AS ts FROM {s}; " for s in "ab")
     joined = f"FROM {of('at', 5)} AS a JOIN bt AS b ON a.k = b.k AND a.ts = b.ts"
@@ -187,7 +187,7 @@ def test_a_bound_by_its_place_in_the_list() -> None:
 
 
 @pytest.mark.parametrize("inner", ["TUMBLE('5s')", "k, SESSION('2s')"])
-def test_results_of_windows_are_in_those_that_their_time_is_in(inner: str) -> None:
+def test_results_of_windows_belong_to_windows_by_their_time(inner: str) -> None:
     """Some end in the next window, but each is counted once."""
     view = f"CREATE VIEW v AS SELECT window_start AS at, COUNT(*) AS c FROM a GROUP BY {inner}"
     n = Counter[int]()
@@ -225,13 +225,13 @@ def test_windows_over_results_of_windows_count_each_once(inner: str, kind: str) 
     assert rows == sorted((*window, m) for window, m in n.items() if m)
 
 
-def test_a_bound_comes_before_a_name_of_the_list() -> None:
+def test_a_bound_has_precedence_over_an_alias() -> None:
     listed = "SELECT EXTRACT(EPOCH FROM window_start)::BIGINT AS window_start, COUNT(*) AS n"
     text = f"SELECT window_start AS n, n AS m FROM ({listed} FROM {of('a', 5)} GROUP BY {BOTH})"
     assert found(text) == [(at, at + 5, at, n) for at, _, n in counts(5, 5, by_key=False)]
 
 
-def test_results_of_cumulate_are_known_by_both_bounds() -> None:
+def test_results_of_cumulate_are_identified_by_both_bounds() -> None:
     lengths = "INTERVAL '5' SECOND, INTERVAL '10' SECOND"
     table = f"TABLE(CUMULATE(TABLE a, DESCRIPTOR(vs()), {lengths}))"
     inner = f"SELECT k, {BOTH}, COUNT(*) AS c FROM {table} GROUP BY k, {BOTH}"
@@ -249,7 +249,7 @@ def test_results_of_cumulate_are_known_by_both_bounds() -> None:
             sql(f"SELECT SUM(c) AS n FROM ({inner}) GROUP BY {bound}", streams())
 
 
-def test_what_has_no_windows_but_lasts_is_asked_at_the_time_of_each_row() -> None:
+def test_lasting_rows_without_windows_are_read_at_the_time_of_each_row() -> None:
     """A table beside rows of windows is read at the time of each row, not at the end."""
     over = "ROW_NUMBER() OVER (PARTITION BY k ORDER BY vs() DESC)"
     newest = f"(SELECT k, vs() AS at FROM b QUALIFY {over} = 1) AS d"
@@ -270,7 +270,7 @@ def test_what_has_no_windows_but_lasts_is_asked_at_the_time_of_each_row() -> Non
         sql(text.format(refused), streams())
 
 
-def test_results_of_windows_live_on_behind_an_asof_join() -> None:
+def test_results_of_windows_keep_their_lifetimes_after_an_asof_join() -> None:
     """Results of windows keep their windows in an ASOF join; the other side's do not count."""
     on = "a.k = b.k AND a.window_start >= b.window_start"
     joined = f"FROM {counted('a', 5)} AS a ASOF JOIN {counted('b', 5)} AS b ON {on}"
@@ -310,7 +310,7 @@ def pairs(end: int) -> int:
 
 
 @pytest.mark.parametrize("form", ["{}", "(SELECT * FROM {})"])
-def test_pairs_of_windows_that_lie_within_others_count_at_their_ends(form: str) -> None:
+def test_pairs_of_nested_windows_count_at_their_ends(form: str) -> None:
     a, b = (form.format(of(name, size)) for name, size in (("a", 5), ("b", 10)))
     joined = f"FROM {a} AS a JOIN {b} AS b ON a.k = b.k"
     expected = [(end - 5, end, pairs(end)) for end in (5, 10, 15)]
@@ -350,7 +350,7 @@ def test_the_same_windows_may_overlap() -> None:
         ]
 
 
-def test_rows_without_a_match_are_in_the_windows_of_their_own_side() -> None:
+def test_rows_without_a_match_belong_to_the_windows_of_their_side() -> None:
     b = f"(SELECT k + 5 AS k, window_start, window_end FROM {of('b', 5)})"
     joined = SIDES.format(of("a", 5), "FULL", b) + f" AND {SAME}"
     by = "COALESCE(a.window_start, b.window_start)"
@@ -367,7 +367,7 @@ def test_rows_and_results_of_the_same_windows_have_one_bound() -> None:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_rows_of_windows_beside_their_results_count_at_the_end(order: int) -> None:
+def test_joined_rows_and_results_of_windows_count_at_the_end(order: int) -> None:
     """Rows of a window joined with results of the window count at the window's end."""
     rows, results = [of("a", 5), counted("a", 5)][::order]
     joined = SIDES.format(rows, "INNER", results) + f" AND {SAME} AND a.window_end = b.window_end"
@@ -376,7 +376,7 @@ def test_rows_of_windows_beside_their_results_count_at_the_end(order: int) -> No
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_rows_of_windows_among_their_results_count_at_the_end(order: int) -> None:
+def test_rows_of_windows_in_a_union_with_results_count_at_the_end(order: int) -> None:
     first, last = [f"SELECT k, window_start FROM {t}" for t in (of("a", 5), counted("a", 5))][
         ::order
     ]
@@ -384,7 +384,7 @@ def test_rows_of_windows_among_their_results_count_at_the_end(order: int) -> Non
     assert found(text) == [(*row[:-1], row[-1] + 1) for row in counts(5, 5)]
 
 
-def test_a_bound_that_is_null_stays_null_where_rows_are_ranked() -> None:
+def test_a_null_bound_stays_null_when_rows_are_ranked() -> None:
     """Ranked rows are valid for their window, but one side of the join was in no window."""
     b = f"(SELECT * FROM {of('b', 5)} WHERE k = 1)"
     joined = f"{SIDES.format(of('a', 5), 'LEFT', b)} AND {SAME}"
@@ -401,7 +401,7 @@ def test_a_bound_that_is_null_stays_null_where_rows_are_ranked() -> None:
     assert found(text) == sorted(expected)
 
 
-def test_a_row_of_one_of_three_sides_is_in_a_window() -> None:
+def test_a_row_of_one_of_three_sides_has_a_window() -> None:
     """COALESCE of all three sides has the bounds; COALESCE of two of them may be null."""
     sides = [
         f"(SELECT k + {5 * n} AS k, window_start FROM {of(name, 5)}) AS {alias}"
@@ -433,7 +433,7 @@ LISTED = f"SELECT k, window_start, window_end, COUNT(*) AS c FROM {{}} {BY}"
         f"SELECT k, {BOTH}, COUNT(*) AS c FROM a GROUP BY k, COUNT_WINDOW(2)",
     ],
 )
-def test_results_of_windows_of_several_lengths_are_known_by_both_bounds(text: str) -> None:
+def test_results_of_windows_of_several_lengths_are_identified_by_both_bounds(text: str) -> None:
     """The rows are valid for their windows' intervals, and so are results grouped by the bounds."""
     around = f"SELECT window_start, SUM(c) AS n FROM ({text}) GROUP BY"
     sums = Counter[tuple[int, int]]()
@@ -444,7 +444,7 @@ def test_results_of_windows_of_several_lengths_are_known_by_both_bounds(text: st
         sql(f"{around} window_start", streams())
 
 
-def test_a_table_without_times_cuts_no_results() -> None:
+def test_a_table_without_times_does_not_split_results() -> None:
     """Joined rows are still valid for their window's interval, so no row has to be checked."""
     table = Stream.table({"k": [1, 2], "name": ["x", "y"]})
     given = {**streams(), "d": table}

@@ -137,7 +137,7 @@ KINDS = ["", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI", "EXISTS", "NOT EXISTS"]
 )
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.usefixtures("on_scratch")
-def test_joins(name: str, kind: str, engine: duckdb.DuckDBPyConnection) -> None:
+def test_joins_with_time_bounds(name: str, kind: str, engine: duckdb.DuckDBPyConnection) -> None:
     """All combinations of kinds of joins, spellings of bounds, and state in memory or spilled."""
     right = "" if kind in ("SEMI", "ANTI") else ", b.t AS bt, b.k AS bk, y"
     text = f"SELECT a.t AS at, a.k AS ak, x{right} FROM a {kind} JOIN b ON {CONDITIONS[name]}"
@@ -204,7 +204,7 @@ WHERES = {
 
 
 @pytest.mark.parametrize("name", one_in(2, WHERES))
-def test_bounds_elsewhere(name: str, engine: duckdb.DuckDBPyConnection) -> None:
+def test_time_bounds_in_other_clauses(name: str, engine: duckdb.DuckDBPyConnection) -> None:
     assert assert_same(WHERES[name], engine) > 3
 
 
@@ -221,13 +221,15 @@ def test_bounds_elsewhere(name: str, engine: duckdb.DuckDBPyConnection) -> None:
         "b.k = a.k AND date_trunc('hour', b.t) = date_trunc('hour', a.t)",
     ],
 )
-def test_exists(word: str, condition: str, engine: duckdb.DuckDBPyConnection) -> None:
+def test_exists_with_time_bounds(
+    word: str, condition: str, engine: duckdb.DuckDBPyConnection
+) -> None:
     test = f"{word} (SELECT 1 FROM b WHERE {condition})"
     assert_same(f"SELECT * FROM a WHERE {test}", engine)
     assert assert_same(f"SELECT * FROM a WHERE x > 20 OR {test}", engine)
 
 
-def test_rows_that_came_too_late_match_nothing(tmp_path: Path) -> None:
+def test_late_rows_match_nothing(tmp_path: Path) -> None:
     """Rows that a source drops as late have no match; rows that it reorders do."""
     random, engine, streams = Random(5), duckdb.connect(), {}
     engine.execute("SET TimeZone = 'UTC'")
@@ -276,7 +278,7 @@ UNBOUNDED = {
 
 
 @pytest.mark.parametrize("text", UNBOUNDED)
-def test_points_without_a_bound_on_time_are_refused(text: str) -> None:
+def test_points_without_a_time_bound_are_rejected(text: str) -> None:
     streams = {name: stream_of(rows) for name, rows in ROWS.items()}
     with pytest.raises(SqlError) as raised:
         sql(text, streams)
@@ -285,7 +287,7 @@ def test_points_without_a_bound_on_time_are_refused(text: str) -> None:
     assert isinstance(sql(text, streams), Stream)
 
 
-def test_windows_go_by_the_later_time_of_a_pair() -> None:
+def test_windows_use_the_later_time_of_a_pair() -> None:
     streams = {name: stream_of(rows) for name, rows in ROWS.items()}
     pairs = f"SELECT a.t AS at, b.t AS bt FROM a JOIN b ON a.k = b.k AND {BETWEEN}"
     text = f"CREATE VIEW v AS {pairs}; SELECT COUNT(*) AS n FROM TABLE(TUMBLE(TABLE v, "
@@ -304,7 +306,7 @@ def test_windows_go_by_the_later_time_of_a_pair() -> None:
         "a.paid = b.t",
     ],
 )
-def test_a_bound_on_another_column_of_times_is_named(condition: str) -> None:
+def test_a_bound_on_a_column_that_is_not_the_event_time_is_named(condition: str) -> None:
     """A bound must be on event times, because only these show when no match is possible."""
     streams = {name: stream_of(rows) for name, rows in ROWS.items()}
     other = {

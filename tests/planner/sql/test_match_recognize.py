@@ -59,7 +59,7 @@ def test_a_price_drop() -> None:
     assert answer(text, DROP) == [row]
 
 
-def test_explain_names_the_state_that_stays_in_memory() -> None:
+def test_explain_shows_the_state_that_stays_in_memory() -> None:
     text = """
         SELECT * FROM Ticker MATCH_RECOGNIZE (
             PARTITION BY symbol ORDER BY vs() MEASURES A.price AS price
@@ -141,7 +141,7 @@ def test_rising_prices_and_a_fall() -> None:
     assert answer(text, rows) == [row]
 
 
-def test_all_rows_with_running_and_final_values_and_without_excluded_rows() -> None:
+def test_all_rows_per_match_with_running_and_final_values_and_exclusion() -> None:
     text = """
         SELECT cl, price, low, whole, n, total FROM Ticker MATCH_RECOGNIZE (
             PARTITION BY symbol
@@ -161,7 +161,7 @@ def test_all_rows_with_running_and_final_values_and_without_excluded_rows() -> N
     ]
 
 
-def test_a_large_argument_stands_beside_rows_of_the_match() -> None:
+def test_an_expensive_argument_is_computed_beside_rows_of_the_match() -> None:
     """A large argument is computed once by a lambda, which has no rows of a match."""
     stream = ticker([(0, 3, 1), (1, 4, 1)])
 
@@ -195,12 +195,12 @@ def test_a_large_argument_stands_beside_rows_of_the_match() -> None:
         ("MEASURES A.price AS p PATTERN (A (B)", "."),
     ],
 )
-def test_what_is_refused(text: str, reason: str) -> None:
+def test_unsupported_patterns_are_rejected(text: str, reason: str) -> None:
     with pytest.raises(SqlError, match=reason):
         ss.sql(f"SELECT * FROM Ticker MATCH_RECOGNIZE ({text})", {"Ticker": DROP})
 
 
-def test_words_of_a_match_stay_names_elsewhere() -> None:
+def test_keywords_of_match_recognize_are_names_elsewhere() -> None:
     columns = {"final": "int64", "running": "int64", "measures": "int64", "define": "int64"}
     rows = ss.Stream.from_items(columns, [ss.event(1, final=1, running=2, measures=3, define=4)])
     text = "SELECT final + running AS a, measures, define FROM match_recognize"
@@ -208,12 +208,12 @@ def test_words_of_a_match_stay_names_elsewhere() -> None:
     assert found["a"].to_pylist() == [3]
 
 
-def test_first_with_a_number_of_rows_is_for_matches() -> None:
+def test_first_with_a_number_of_rows_is_only_for_matches() -> None:
     with pytest.raises(SqlError, match="a number of rows is for MATCH_RECOGNIZE"):
         ss.sql("SELECT FIRST(price, 2) AS x FROM Ticker GROUP BY TUMBLE('1s')", {"Ticker": DROP})
 
 
-def test_matches_are_points_for_what_follows() -> None:
+def test_matches_are_points_for_later_steps() -> None:
     text = """
         SELECT COUNT(*) AS n FROM (
             SELECT * FROM Ticker MATCH_RECOGNIZE (

@@ -251,14 +251,14 @@ FAST = ("q3", "q4", "q18", "q19")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in QUERIES if name not in FAST])
-def test_other_answers(
+def test_slow_nexmark_queries(
     name: str, streams: dict[str, Stream], connection: duckdb.DuckDBPyConnection
 ) -> None:
     assert_same(name, streams, connection)
 
 
 @pytest.mark.parametrize("name", FAST)
-def test_answers(
+def test_nexmark_queries(
     name: str, streams: dict[str, Stream], connection: duckdb.DuckDBPyConnection
 ) -> None:
     assert_same(name, streams, connection)
@@ -314,7 +314,7 @@ LIVE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LIVE)
-def test_the_answer_so_far(
+def test_nexmark_results_before_the_end(
     name: str, streams: dict[str, Stream], growing: duckdb.DuckDBPyConnection
 ) -> None:
     """At 20 random instants, the valid rows equal DuckDB's rows.

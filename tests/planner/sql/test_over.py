@@ -68,9 +68,7 @@ def both() -> tuple[Stream, duckdb.DuckDBPyConnection]:
 
 
 @pytest.mark.parametrize("asked", one_in(3, QUERIES))
-def test_rows_that_start_together(
-    asked: str, both: tuple[Stream, duckdb.DuckDBPyConnection]
-) -> None:
+def test_rows_with_equal_times(asked: str, both: tuple[Stream, duckdb.DuckDBPyConnection]) -> None:
     stream, ducks = both
     query = f"SELECT n, {asked} AS v FROM t"
     found = sql(query.replace("ts", "vs()"), {"t": stream})
@@ -83,7 +81,7 @@ def test_rows_that_start_together(
             assert sorted(zip(*(table.column(c).to_pylist() for c in "nv"), strict=True)) == wanted
 
 
-def test_python_says_the_same() -> None:
+def test_python_has_the_same_results() -> None:
     stream = stream_of(rows_of(7))
     frames = stream.group_by("k").rolling(rows=5, order_by=[desc("x"), "n"])
     mine = frames.with_columns(v=agg.sum("x"), w=agg.lag(col("x") + 1, 2, default=0))
@@ -111,7 +109,7 @@ def test_python_says_the_same() -> None:
         ("MEDIAN(x) OVER (ORDER BY vs())", "the frame needs a beginning"),
     ],
 )
-def test_refused_with_a_hint(asked: str, hint: str) -> None:
+def test_unsupported_over_clauses_are_rejected_with_a_hint(asked: str, hint: str) -> None:
     with pytest.raises(SqlError, match=hint):
         sql(f"SELECT n, {asked} AS v FROM t", {"t": stream_of(rows_of(1))})
 
@@ -128,7 +126,7 @@ def test_frames_in_python_are_checked() -> None:
         grouped.rolling(rows=2).with_columns()
 
 
-def test_the_first_row_of_a_key_comes_at_once() -> None:
+def test_the_first_row_of_a_key_is_emitted_at_once() -> None:
     query = """SELECT k, n FROM (
         SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY vs()) AS r FROM t) WHERE r = 1"""
     rows = rows_of(5)
@@ -152,7 +150,7 @@ def test_the_first_row_of_a_key_comes_at_once() -> None:
     ],
     ids=["another may come before it", "several are the first", "it ends"],
 )
-def test_the_first_row_of_a_key_is_not_known_at_once(
+def test_the_first_row_of_a_key_that_is_not_known_at_once(
     function: str,
     order: str,
     lifetimes: list[tuple[int, int]],

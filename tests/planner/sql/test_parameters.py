@@ -53,7 +53,7 @@ def rows(text: str, params: Parameters) -> list[dict[str, Any]]:
         (timedelta(days=1, microseconds=3), timedelta(days=1, microseconds=3)),
     ],
 )
-def test_a_value_is_itself(value: Any, wanted: Any) -> None:
+def test_a_parameter_equals_its_literal(value: Any, wanted: Any) -> None:
     for text, params in (
         ("SELECT :v AS v FROM t", {"v": value}),
         ("SELECT ? AS v FROM t", [value]),
@@ -62,7 +62,7 @@ def test_a_value_is_itself(value: Any, wanted: Any) -> None:
         assert [(row["v"], type(row["v"])) for row in found] == [(wanted, type(wanted))]
 
 
-def test_wherever_a_literal_may_be() -> None:
+def test_parameters_are_allowed_wherever_a_literal_is() -> None:
     text = """WITH some AS (SELECT k, x FROM t WHERE k IN (:keys) AND x > :low)
         SELECT k, count(*) AS n FROM some GROUP BY k, TUMBLE(:size) HAVING count(*) >= :low"""
     given = {"keys": ["a", "c"], "low": 1, "size": timedelta(seconds=1)}

@@ -225,18 +225,14 @@ def plain(row: tuple[Any, ...]) -> tuple[int | None, ...]:
 
 
 @pytest.mark.parametrize("seed", [3, 40])
-def test_the_current_table_is_that_of_duckdb(
-    seed: int, connection: duckdb.DuckDBPyConnection
-) -> None:
+def test_the_current_table_equals_duckdb(seed: int, connection: duckdb.DuckDBPyConnection) -> None:
     """Seed 40 has a union of first rows whose order is dropped and whose exchange stays."""
     assert check(seed, connection)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", seeds(0, 4))
-def test_current_tables_are_those_of_duckdb(
-    part: int, connection: duckdb.DuckDBPyConnection
-) -> None:
+def test_current_tables_equal_duckdb(part: int, connection: duckdb.DuckDBPyConnection) -> None:
     first = PLANS * part
     answered = sum(check(seed, connection) for seed in range(first, first + PLANS))
     assert answered >= 3 * PLANS // 4

@@ -375,20 +375,20 @@ def test_clashing_names_of_three_relations() -> None:
     assert [row[name] for name in ("ax", "bx", "cx", "y")] == [1, 1, 1, 10]
 
 
-def test_names_of_the_list_do_not_hide_columns_from_aggregates() -> None:
+def test_aliases_do_not_hide_columns_from_aggregates() -> None:
     stream = compiled("SELECT upper(k) AS k, max(k) AS m FROM s GROUP BY upper(k), TUMBLE('1s')")
     found = {(row["k"], row["m"]) for row in rows(stream.to_parquet())}
     assert found == {("A", "a"), ("B", "b"), (None, None)}
 
 
-def test_a_name_in_group_by_is_a_column_first() -> None:
+def test_a_name_in_group_by_is_first_looked_up_as_a_column() -> None:
     """As in Spark, DuckDB and PostgreSQL: x is the stream's column, not the alias x of the list."""
     stream = compiled("SELECT x % 2 AS x, count(*) AS n FROM s GROUP BY x, TUMBLE('1m')")
     found = sorted((row["x"], row["n"]) for row in rows(stream.to_parquet()))
     assert found == [(0, 1), (1, 1), (1, 1), (1, 1)]
 
 
-def test_functions_of_the_user() -> None:
+def test_user_functions() -> None:
     def double(x: Expr) -> Expr:
         return x * 2
 
@@ -411,7 +411,7 @@ class Spread:
         return max(state) - min(state)
 
 
-def test_aggregates_of_the_user() -> None:
+def test_user_aggregates() -> None:
     text = "SELECT k, Spread(x) AS v FROM s GROUP BY k, TUMBLE('5s') HAVING spread(x) > 0"
     stream = sql(text, STREAMS, aggregates={"spread": Spread()})
     assert isinstance(stream, Stream)
@@ -440,7 +440,7 @@ def test_exists_is_true_while_there_is_a_match() -> None:
 
 
 @pytest.mark.parametrize("condition", ["{} OR x > 3", "x > 3 AND ({} OR x < 9)", "({}) OR (ok)"])
-def test_in_a_subquery_beside_other_conditions_reads_it_as_often_as_exists(condition: str) -> None:
+def test_an_in_subquery_beside_other_conditions_is_read_as_often_as_exists(condition: str) -> None:
     """An IN between ANDs becomes an EXISTS, because null counts as false there."""
     joins = []
     for test in ("k IN (SELECT k FROM t)", "EXISTS (SELECT 1 FROM t WHERE t.k = s.k)"):
@@ -450,7 +450,7 @@ def test_in_a_subquery_beside_other_conditions_reads_it_as_often_as_exists(condi
     assert joins[0] == joins[1]
 
 
-def test_exists_with_conditions_on_both() -> None:
+def test_exists_with_conditions_on_both_sides() -> None:
     """EXISTS with conditions on both sides is right at every instant, for any nulls."""
     values = [None, -1, 0, 2, 2]
     left = Stream.from_items(
@@ -495,7 +495,7 @@ def payload(row: dict[str, Any]) -> str:
     return repr({name: value for name, value in row.items() if name not in ("_vs", "_ve")})
 
 
-def test_the_key_of_the_right_side_is_null_where_a_left_join_found_nothing() -> None:
+def test_the_right_key_is_null_if_a_left_join_found_no_match() -> None:
     stream = compiled("SELECT s.k FROM s LEFT JOIN t ON s.k = t.k WHERE t.k IS NULL")
     assert [row["k"] for row in rows(stream.to_parquet())] == [None]
 
@@ -564,7 +564,7 @@ def test_text_files(tmp_path: Path) -> None:
     assert [row["v"] for row in rows(sql(text).to_parquet())] == ["ONE TWO", "THREE"]  # type: ignore[union-attr]
 
 
-def test_a_source_is_read_once_by_all_who_name_it(bids: Path) -> None:
+def test_a_source_is_read_once_by_all_its_readers(bids: Path) -> None:
     text = (
         f"CREATE STREAM b WITH (path = '{bids}/bids.csv', vs = time);"
         "SELECT price FROM b UNION ALL SELECT s FROM b"
@@ -573,7 +573,7 @@ def test_a_source_is_read_once_by_all_who_name_it(bids: Path) -> None:
     assert sum(vertex.source is not None for vertex in plan.vertices) == 1
 
 
-def test_declared_streams_that_are_not_used_are_not_read() -> None:
+def test_unused_streams_are_not_read() -> None:
     text = "CREATE STREAM b WITH (path = '/nowhere.csv', vs = time); SELECT k FROM s"
     assert compiled(text) == S.select("k")
 
@@ -582,7 +582,7 @@ def rows(query: Query) -> list[dict[str, object]]:
     return sorted_rows(answer(lower(query, root="memory://job")))
 
 
-def test_as_of_joins_are_those_of_the_interface() -> None:
+def test_as_of_joins_equal_those_of_python() -> None:
     near = "s ASOF LEFT JOIN u ON s.k = u.k AND s.at >= u.at AND u.at >= s.at - INTERVAL '3' SECOND"
     streams = {"s": S.with_columns(at=vs()), "u": U.with_columns(at=vs())}
     found = sql(f"SELECT s.k, u.z, u.at AS then FROM {near}", streams)
@@ -611,7 +611,7 @@ def test_as_of_joins_are_those_of_the_interface() -> None:
             sql(f"SELECT s.x FROM {text}", streams)
 
 
-def test_keys_in_where_are_those_of_a_join() -> None:
+def test_equalities_in_where_are_join_keys() -> None:
     """Equalities of both sides in WHERE are keys of a join; other conditions filter the pairs."""
     joined = compiled("SELECT s.x, y FROM s JOIN t ON s.k = t.k")
     for condition in ("s.k = t.k", "t.k = s.k"):

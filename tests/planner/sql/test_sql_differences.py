@@ -54,7 +54,7 @@ def _value(cell: str) -> Any:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
-def test_a_row_is_true(row: list[str]) -> None:
+def test_every_row_of_the_table_of_differences_is_true(row: list[str]) -> None:
     expression, here, _, _, duck, _ = row
     for cell, evaluate, error in (
         (here, ours, InvalidPlanError),
@@ -67,5 +67,5 @@ def test_a_row_is_true(row: list[str]) -> None:
             assert repr(evaluate(_written(expression))) == repr(_value(cell))
 
 
-def test_the_table_is_read() -> None:
+def test_the_table_of_differences_is_parsed() -> None:
     assert len(ROWS) > 20

@@ -43,7 +43,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("text", "kind", "expected"), EXAMPLES, ids=[e[0][:50] for e in EXAMPLES])
-def test_examples(text: str, kind: str, expected: str, data: Path) -> None:
+def test_examples_of_the_page(text: str, kind: str, expected: str, data: Path) -> None:
     variables = {"data": str(data)}
     if kind == "error":
         with pytest.raises(SqlError) as raised:
@@ -89,7 +89,7 @@ def example(name: str) -> ModuleType:
 
 
 @pytest.mark.parametrize("name", ["alerts", "flights"])
-def test_the_examples_in_sql_have_the_plans_of_those_in_python(name: str) -> None:
+def test_sql_and_python_examples_have_equal_plans(name: str) -> None:
     module = example(name)
     text = (ROOT / "examples" / f"{name}.sql").read_text()
     stream = sql(text, variables={"data": str(module.inputs())})

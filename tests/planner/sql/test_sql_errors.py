@@ -32,18 +32,18 @@ def message(statement: str) -> str:
 
 
 @pytest.mark.parametrize(("statement", "expected"), CASES, ids=[c[0][:60] for c in CASES])
-def test_messages(statement: str, expected: str, rewrite: bool) -> None:
+def test_error_messages(statement: str, expected: str, rewrite: bool) -> None:
     found = message(statement)
     assert rewrite or found == expected.rstrip("\n")
 
 
-def test_rewrite(rewrite: bool) -> None:
+def test_advice_of_error_messages(rewrite: bool) -> None:
     if rewrite:
         cases = [f"{statement}\n---\n{message(statement)}" for statement, _ in CASES]
         GOLDEN.write_text("\n===\n".join(cases) + "\n")
 
 
-def test_a_shift_is_by_as_many_bits_as_a_number_has() -> None:
+def test_a_shift_is_at_most_the_width_of_the_number() -> None:
     for bits in (0, 62):
         sql(f"SELECT x << {bits} AS v FROM s", STREAMS)
     assert "a shift is by 0 to 62 bits, not 63" in message("SELECT x << 63 AS v FROM s")
@@ -52,7 +52,7 @@ def test_a_shift_is_by_as_many_bits_as_a_number_has() -> None:
 @pytest.mark.parametrize(
     "statement", ["SELECT k STOP STOP FROM s", "SELECT k FROM s -- not SELECT TOP 3 k\nWHERE ("]
 )
-def test_top_is_told_only_where_it_stands(statement: str) -> None:
+def test_top_is_suggested_only_where_it_applies(statement: str) -> None:
     assert "LIMIT" not in message(statement)
 
 
@@ -63,7 +63,7 @@ def test_a_text_without_statements() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted({*TYPES.values(), pa.decimal128(9, 2)}, key=str), ids=str)
-def test_the_name_of_a_type_in_messages_is_one_that_sql_reads(kind: pa.DataType) -> None:
+def test_type_names_in_messages_are_valid_sql(kind: pa.DataType) -> None:
     name = sql_type(str(kind))
     assert name in (*TYPES, "DECIMAL(9, 2)")
     stream = sql(f"SELECT CAST(NULL AS {name}) AS v FROM s", STREAMS)
@@ -88,7 +88,7 @@ def test_deep_nesting_is_an_error_and_not_a_crash() -> None:
         ("SELECT SUM(x) OVER (ORDER BY vs()) AS v FROM s", ": the sum of column 'x' does not fit"),
     ],
 )
-def test_a_sum_without_room_is_told_in_names_of_the_user(text: str, told: str) -> None:
+def test_a_sum_overflow_is_reported_with_the_names_of_the_user(text: str, told: str) -> None:
     rows = Stream.from_items({"x": "int64"}, [event(n, x=2**62) for n in range(3)])
     stream = sql(text, {"s": rows})
     assert isinstance(stream, Stream)

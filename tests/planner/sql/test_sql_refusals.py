@@ -36,7 +36,7 @@ def _derived(kind: type) -> bool:
     return bool(kind.__subclasses__())
 
 
-def test_no_kind_is_taken_for_another_that_is_derived_from_it() -> None:
+def test_a_parser_class_is_not_treated_as_its_base_class() -> None:
     """A subclass of a known parser class is another function: ConcatWs is not Concat."""
     wrong = []
     for file in (file for file in FILES if file.startswith("planner/sql/")):
@@ -56,14 +56,14 @@ def test_no_kind_is_taken_for_another_that_is_derived_from_it() -> None:
 HARMLESS = {"Column", "Alias", "Cast", "AnonymousAggFunc"}
 
 
-def test_all_that_is_translated_says_what_is_read_of_it() -> None:
+def test_every_translation_declares_the_parts_it_reads() -> None:
     refused = {exp.Subquery, exp.Select, exp.Exists, exp.Window}
     translated = {*Expressions._METHODS, *_BINARY, *CALLS, *_WITH_LITERALS, *_OF_ONE}
     assert translated - refused <= set(READ)
 
 
 @pytest.mark.parametrize("kind", READ, ids=lambda kind: kind.__name__)
-def test_a_part_that_nothing_reads_is_refused(kind: type[exp.Expr]) -> None:
+def test_an_unread_part_is_rejected(kind: type[exp.Expr]) -> None:
     text, _ = parse("SELECT 1")
     needed = {n: exp.Literal.number(1) for n in ("this", "expression") if n in READ[kind]}
     known = {*kind.arg_types, *OURS.get(kind, ())}
@@ -88,7 +88,7 @@ def _functions() -> list[str]:
 
 @pytest.mark.parametrize("group", one_in(2, ["", " GROUP BY TUMBLE('5s')"]))
 @pytest.mark.parametrize("part", one_in(4, range(4)))
-def test_functions_are_refused_by_the_name_that_was_written(part: int, group: str) -> None:
+def test_rejected_functions_have_the_name_that_was_written(part: int, group: str) -> None:
     names = _functions()[part::4]
     assert len(names) > 125
     refused = 0
@@ -121,7 +121,7 @@ def test_functions_are_refused_by_the_name_that_was_written(part: int, group: st
         ("x OVERLAPS f", "OVERLAPS"),
     ],
 )
-def test_operators_are_refused_as_they_are_written(written: str, said: str) -> None:
+def test_rejected_operators_are_shown_as_written(written: str, said: str) -> None:
     with pytest.raises(SqlError) as raised:
         sql(f"SELECT {written} AS v FROM s", STREAMS)
     assert said in raised.value.reason

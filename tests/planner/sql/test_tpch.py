@@ -49,14 +49,16 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @pytest.mark.slow
-def test_all_answers(streams: dict[str, Stream], connection: duckdb.DuckDBPyConnection) -> None:
+def test_all_tpch_queries(
+    streams: dict[str, Stream], connection: duckdb.DuckDBPyConnection
+) -> None:
     assert len(QUERIES) == 22
     for name, text in QUERIES.items():
         assert_same(name, text, streams, connection)
 
 
 @pytest.mark.parametrize("name", ["q6", "q13", "q22"])
-def test_some_answers(
+def test_some_tpch_queries(
     name: str, streams: dict[str, Stream], connection: duckdb.DuckDBPyConnection
 ) -> None:
     assert_same(name, QUERIES[name], streams, connection)

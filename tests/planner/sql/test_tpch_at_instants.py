@@ -65,7 +65,7 @@ def connection(dated: dict[str, pa.Table]) -> Iterator[duckdb.DuckDBPyConnection
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_the_answer_so_far(
+def test_tpch_results_before_the_end(
     name: str,
     streams: dict[str, Stream],
     dated: dict[str, pa.Table],

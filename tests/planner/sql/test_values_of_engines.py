@@ -171,7 +171,7 @@ SPARK: dict[str, Any] = {
 }
 
 
-def test_spark_computes_so() -> None:
+def test_values_equal_those_of_spark() -> None:
     assert {text: value(text, "spark") for text in SPARK} == SPARK
     for text in ("SORT_ARRAY(l, FALSE)", "LOCATE(NULLIF(s, s), s, 2)", "SLICE(l, -4, 2)"):
         assert value(text) == SPARK[text]
@@ -181,7 +181,7 @@ def test_spark_computes_so() -> None:
 
 
 @pytest.mark.parametrize("text", one_in(2, TABLE))
-def test_a_dialect_computes_as_its_engine(text: str) -> None:
+def test_a_dialect_computes_like_its_engine(text: str) -> None:
     # written = {engine: text.replace("\\\\", "\\") for engine in ENGINES}|Spark reads a backslash
     # in a text literal as an escape.
     written = {engine: text.replace("\\\\", "\\") for engine in ENGINES} | {"spark": text}
@@ -207,7 +207,7 @@ OF_KEYS: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("operator", OF_KEYS)
-def test_a_text_behind_an_arrow_is_a_key(operator: str) -> None:
+def test_a_text_after_an_arrow_is_a_key(operator: str) -> None:
     text = f"({KEYED}::JSON {operator})"
     assert (value(text, "postgres"), value(text, "duckdb")) == OF_KEYS[operator]
     assert ducks(text) == OF_KEYS[operator][1]
@@ -220,11 +220,11 @@ def test_a_text_behind_an_arrow_is_a_key(operator: str) -> None:
         ('{"a b"}', "s"), ("{a b}", "s"), ("{l,7}", None), ('{"$.a"}', "d"),
     ],
 )  # fmt: skip
-def test_digits_in_a_path_of_keys_are_a_place_or_a_name(path: str, wanted: str | None) -> None:
+def test_digits_in_a_key_path_are_an_index_or_a_name(path: str, wanted: str | None) -> None:
     assert value(f"{KEYED}::jsonb #>> '{path}'", "postgres") == wanted
 
 
-def test_json_of_spark_has_no_null_fields_of_structs() -> None:
+def test_spark_to_json_omits_null_fields() -> None:
     assert value("to_json(struct(1 AS a, CAST(NULL AS INT) AS b))", "spark") == '{"a":1}'
     assert value("to_json(map('a', NULLIF(1, 1)))", "spark") == '{"a":null}'
     assert value("to_json(array(struct(NULLIF(1, 1) AS a)))", "spark") == "[{}]"
@@ -236,7 +236,7 @@ def test_list_resize_pads_with_null_and_a_tilde_is_kept() -> None:
     assert value("url_encode('a~ ')", "duckdb") == ducks("url_encode('a~ ')") == "a~%20"
 
 
-def test_a_group_that_a_match_leaves_out_is_null() -> None:
+def test_an_unmatched_optional_group_is_null() -> None:
     assert value("REGEXP_MATCH('a', '(a)(b)?')", "postgres") == ["a", None]
     assert value("REGEXP_MATCH('b', '(a)|(b)')", "postgres") == [None, "b"]
     assert value("REGEXP_MATCH('a', '(a)([b]*)')", "postgres") == ["a", ""]
@@ -254,7 +254,7 @@ def test_a_group_that_a_match_leaves_out_is_null() -> None:
     assert value("REGEXP_EXTRACT('a', '(a)(b)?', 2)", "spark") == ""
 
 
-def test_numbers_of_json_that_no_double_holds_are_as_written() -> None:
+def test_json_numbers_that_no_double_represents_are_unchanged() -> None:
     held = "[1e999, -1e400, 1.00000000000000000000001, 12345678901234567890123, 1.50]"
     texts = [*held.strip("[]").split(", ")[:4], "1.5"]
     assert value(f"JSON_ELEMENTS('{held}')") == texts
@@ -274,7 +274,7 @@ def test_functions_near_zero_keep_their_digits() -> None:
             assert math.isclose(found, float(wanted(x)), rel_tol=1e-14), (name, x)
 
 
-def test_spark_has_no_logarithm_of_zero_and_divides_to_an_integer() -> None:
+def test_spark_log_of_zero_is_null_and_div_returns_an_integer() -> None:
     for text in ("LOG1P(-1)", "LOG1P(-2)", "LN(0)", "LN(-1)", "LOG10(0)", "LOG2(-1)", "LOG(2, 0)"):
         assert value(text, "spark") is None
     assert value("LOG1P(f - 2.5)", "spark") == value("LN(f - 1.5)", "spark") == 0
@@ -282,7 +282,7 @@ def test_spark_has_no_logarithm_of_zero_and_divides_to_an_integer() -> None:
         assert repr(value(text, "spark")) == repr(whole)
 
 
-def test_an_escape_of_ilike_is_no_letter() -> None:
+def test_the_escape_character_of_ilike_is_not_a_letter() -> None:
     with pytest.raises(SqlError, match="write ESCAPE '!'"):
         value("s ILIKE 'AX%b' ESCAPE 'X'", "duckdb")
     assert value("s ILIKE 'A!%b' ESCAPE '!'", "duckdb") is True
@@ -298,7 +298,7 @@ def test_an_escape_of_ilike_is_no_letter() -> None:
         ('{"a": 1}', "$.a", "1", "1"),
     ],
 )
-def test_json_value_of_flink_is_strict_without_a_mode(
+def test_flink_json_value_is_strict_without_a_mode(
     held: str, path: str, strict: str, lax: str
 ) -> None:
     def of_mode(mode: str, ends: str) -> Any:
@@ -317,7 +317,7 @@ def test_a_reciprocal_of_zero_is_infinite() -> None:
 
 
 @pytest.mark.parametrize("name", ["DATE_ADD", "DATE_SUB", "DATEDIFF"])
-def test_a_number_is_no_date(name: str) -> None:
+def test_a_number_is_not_a_date(name: str) -> None:
     with pytest.raises(SqlError, match="a time is needed here, not a number"):
         value(f"{name}(i, 2)")
 
@@ -345,7 +345,7 @@ JSON, SAME, OTHER = '\'{"a": 1, "b": [2]}\'', '\'{"b":[2.0],"a":1}\'', '\'{"a": 
         "'[1e400]'::jsonb <> '[1e401]'::jsonb",
     ],
 )
-def test_json_of_postgres_is_compared_by_its_values(test: str) -> None:
+def test_postgres_json_is_compared_by_value(test: str) -> None:
     assert value('JSON_SORTED(\'{"b": 1.0, "a": [2], "a": [1e2]}\')') == '{"a":[100],"b":1}'
     assert value(test, "postgres") is True
     assert value(f"{JSON}::json = {SAME}::json", "duckdb") is False
@@ -369,12 +369,12 @@ def test_functions_that_build_jsonb_have_one_text_per_value(made: str, wanted: s
     assert value(f"JSON_SORTED({made})", "postgres") == wanted
 
 
-def test_jsonb_is_written_anew_once() -> None:
+def test_jsonb_is_normalised_once() -> None:
     """A parse per row: the cast writes it, and comparisons read its text."""
     assert repr(node("s::jsonb = s::jsonb -> 'a'", "postgres")).count("'json_sorted'") == 2
 
 
-def test_jsonb_of_postgres_has_one_text_per_value() -> None:
+def test_postgres_jsonb_has_one_text_per_value() -> None:
     assert (
         value('CAST(\'{"bb": 1, "a": [1, 2.50]}\' AS JSONB)', "postgres") == '{"a":[1,2.5],"bb":1}'
     )
@@ -382,13 +382,13 @@ def test_jsonb_of_postgres_has_one_text_per_value() -> None:
     assert value("CAST(NULL AS JSONB)", "postgres") is None
 
 
-def test_cardinality_of_postgres_counts_all_dimensions() -> None:
+def test_postgres_cardinality_counts_all_dimensions() -> None:
     assert value("CARDINALITY(ARRAY[[1, 2], [3, 4]])", "postgres") == 4
     assert value("CARDINALITY([[1, 2], [3, 4]])", "duckdb") == 2
 
 
 @pytest.mark.parametrize("dialect", ["postgres", "duckdb"])
-def test_an_age_is_compared_with_lengths_below_a_month(dialect: str) -> None:
+def test_an_age_is_compared_only_with_lengths_below_a_month(dialect: str) -> None:
     age = "AGE(m, TIMESTAMP '2024-01-06 00:00:00')"
     assert value(f"{age} > INTERVAL '12' HOUR", dialect) is True
     assert value(f"INTERVAL '27' DAY < {age}", dialect) is False
@@ -411,7 +411,7 @@ LATER, DAY = "TIMESTAMP '2024-03-01 06:00:00'", "DATE '2024-02-28'"
         (f"AGE({DAY}, DATE '2023-02-28')", "> INTERVAL '27 days 23 hours'"),
     ],
 )
-def test_ages_are_compared_as_in_duckdb(ages: str, limits: str) -> None:
+def test_ages_are_compared_like_duckdb(ages: str, limits: str) -> None:
     test = f"{ages} {limits}"
     assert value(test, "duckdb") is value(test, "postgres") is ducks(test)
     with pytest.raises(SqlError, match="it counts months and years"):
@@ -419,7 +419,7 @@ def test_ages_are_compared_as_in_duckdb(ages: str, limits: str) -> None:
 
 
 @pytest.mark.parametrize("call", ["HAMMING('abc', 'ab')", "HAMMING('', '')", "JACCARD('', 'a')"])
-def test_duckdb_compares_texts_of_one_length(call: str) -> None:
+def test_duckdb_hamming_needs_texts_of_one_length(call: str) -> None:
     with pytest.raises(SqlError, match="step of a sequence is 0"):
         value(call, "duckdb")
 
@@ -439,7 +439,7 @@ def test_hamming_of_null_is_null(call: str) -> None:
         ("LIST_RESIZE(#, LEN(#) + 1)", "l"),
     ],
 )
-def test_nested_calls_grow_by_equal_amounts(call: str, base: str) -> None:
+def test_nested_calls_grow_linearly(call: str, base: str) -> None:
     """Their templates name the argument several times, and large arguments are computed once."""
     texts = [base]
     for _ in range(4):
@@ -460,7 +460,7 @@ def test_nested_calls_grow_by_equal_amounts(call: str, base: str) -> None:
         ("duckdb", "LIST_RESIZE(#, @)", "l", "i"),
     ],
 )
-def test_an_argument_beside_a_large_one_may_call_python_code(
+def test_an_argument_beside_an_expensive_one_may_call_python_code(
     dialect: str, call: str, large: str, other: str
 ) -> None:
     """A large argument is computed once by a lambda, whose body cannot call Python code."""

@@ -86,7 +86,7 @@ def oracle(path: Path, text: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize(("seed", "cut"), [(1, 1000), (2, 7)])
-def test_functions_of_windows_are_those_of_duckdb(tmp_path: Path, seed: int, cut: int) -> None:
+def test_window_functions_equal_duckdb(tmp_path: Path, seed: int, cut: int) -> None:
     path = given(tmp_path / "t.jsonl", seed, 60)
     columns = windows("window_start, window_end, k")
     source = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' MINUTE))"
@@ -96,14 +96,14 @@ def test_functions_of_windows_are_those_of_duckdb(tmp_path: Path, seed: int, cut
 
 
 @pytest.mark.parametrize(("seed", "cut"), [(3, 1000), (4, 5)])
-def test_functions_of_tables_are_those_of_duckdb(tmp_path: Path, seed: int, cut: int) -> None:
+def test_table_functions_equal_duckdb(tmp_path: Path, seed: int, cut: int) -> None:
     path = given(tmp_path / "t.jsonl", seed, 25)
     text = f"SELECT id, {windows('k')} FROM t"
     found = found_rows(declared(path, "static = TRUE") + text, cut, is_table=True)
     assert found == oracle(path, text)
 
 
-def test_lead_comes_again_when_the_next_row_comes(tmp_path: Path) -> None:
+def test_lead_is_updated_when_the_next_row_arrives(tmp_path: Path) -> None:
     path = given(tmp_path / "t.jsonl", 5, 12)
     head = declared(path, "vs = ts")
     text = "SELECT id, LEAD(id) OVER (PARTITION BY k ORDER BY ts, id) AS next FROM t"
@@ -136,7 +136,7 @@ def test_lead_comes_again_when_the_next_row_comes(tmp_path: Path) -> None:
         ("SELECT * EXCLUDE (x), COUNT(*) OVER (PARTITION BY k) AS n FROM t", "write the columns"),
     ],
 )
-def test_what_cannot_be_computed_is_refused_with_what_to_write(text: str, message: str) -> None:
+def test_unsupported_functions_are_rejected_with_an_alternative(text: str, message: str) -> None:
     t = Stream.from_items({"k": "string", "x": "int64", "ts": "timestamp"}, [])
     with pytest.raises(SqlError, match=message):
         sql(text, {"t": t, "u": t})
@@ -144,7 +144,7 @@ def test_what_cannot_be_computed_is_refused_with_what_to_write(text: str, messag
 
 @pytest.mark.parametrize("keys", ["", "PARTITION BY k "])
 @pytest.mark.parametrize("call", ["COUNT(*)", "SUM(n)", "FIRST_VALUE(n)"])
-def test_a_frame_of_rows_needs_an_order(call: str, keys: str) -> None:
+def test_a_frame_of_rows_needs_order_by(call: str, keys: str) -> None:
     frame = "ROWS BETWEEN 1 PRECEDING AND CURRENT ROW"
     stream = Stream.from_items({"k": "int64", "n": "int64"}, [event(0, k=1, n=1)])
     with pytest.raises(SqlError, match="a frame of ROWS has no order"):

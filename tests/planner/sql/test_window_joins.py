@@ -64,7 +64,7 @@ def assert_same(text: str, size: int, every: int | None, *, is_whole: bool = Tru
 @pytest.mark.parametrize("kind", one_in(2, ["LEFT", "RIGHT", "FULL", "INNER"]))
 @pytest.mark.parametrize(("size", "every"), SHAPES)
 @pytest.mark.parametrize("on", [f"a.k = b.k AND {BOUNDS}", f"{BOUNDS} AND a.k < b.k"])
-def test_each_row_comes_once(kind: str, size: int, every: int | None, on: str) -> None:
+def test_each_row_is_returned_once(kind: str, size: int, every: int | None, on: str) -> None:
     listed = (
         "COALESCE(a.window_start, b.window_start) AS s, COALESCE(a.window_end, b.window_end) AS e"
     )
@@ -83,13 +83,13 @@ def test_each_row_comes_once(kind: str, size: int, every: int | None, on: str) -
         f"ANTI JOIN {{b}} AS b ON a.k > b.k AND {BOUNDS}",
     ],
 )
-def test_rows_with_a_match_in_their_window_or_without(kept: str, every: int | None) -> None:
+def test_rows_with_and_without_a_match_in_their_window(kept: str, every: int | None) -> None:
     text = f"SELECT a.window_start AS s, a.window_end AS e, a.k FROM {{a}} AS a {kept}"
     is_whole = "NOT" in kept or "ANTI" in kept
     assert assert_same(text, 3 if every is None else 6, every, is_whole=is_whole)
 
 
-def test_rows_and_the_results_of_their_windows() -> None:
+def test_rows_joined_with_the_results_of_their_windows() -> None:
     joined = f"FROM {of('a', 3)} AS a LEFT JOIN {counted('b', 3)} AS b ON a.k = b.k AND {BOUNDS}"
     found = rows_of(f"SELECT a.k, b.c {joined}")
     lives = {(row["_vs"] // SECOND, row["_ve"] // SECOND) for row in found}
@@ -98,14 +98,14 @@ def test_rows_and_the_results_of_their_windows() -> None:
     assert sum(row["c"] is None for row in found) == 3
 
 
-def test_results_of_windows_as_before() -> None:
+def test_results_of_windows_are_joined_as_before() -> None:
     joined = f"FROM {counted('a', 3)} AS a FULL JOIN {counted('b', 3)} AS b ON a.k = b.k"
     found = rows_of(f"SELECT a.c AS ac, b.c AS bc {joined} AND {BOUNDS}")
     assert all(row["_ve"] - row["_vs"] == 3 * SECOND for row in found)
     assert len(found) == 9
 
 
-def test_what_a_left_join_gives_is_counted_once_in_larger_windows() -> None:
+def test_results_of_a_left_join_are_counted_once_in_larger_windows() -> None:
     bounds = "window_start, window_end, window_time"
     results = f"(SELECT k, {bounds} FROM {of('a', 5)} GROUP BY k, {bounds})"
     pairs = (

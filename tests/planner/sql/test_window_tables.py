@@ -37,7 +37,7 @@ SAME = {
 
 @pytest.mark.parametrize("in_from", SAME)
 @pytest.mark.parametrize("form", ["{}", "TABLE({})"])
-def test_plans_are_those_of_windows_in_group_by(in_from: str, form: str) -> None:
+def test_plans_equal_those_of_windows_in_group_by(in_from: str, form: str) -> None:
     listed = f"SELECT k, {BOUNDS}, sum(i) AS v FROM"
     table = form.format(in_from)
     by = "GROUP BY k, p, window_start, window_end"
@@ -48,7 +48,7 @@ def test_plans_are_those_of_windows_in_group_by(in_from: str, form: str) -> None
 
 
 @pytest.mark.parametrize("key", ["day", "DATE_TRUNC('day', window_start)"])
-def test_keys_that_are_made_of_bounds_are_those_of_rows_of_windows(key: str) -> None:
+def test_keys_computed_from_bounds_count_as_bounds(key: str) -> None:
     table = "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"
     listed = "SELECT k, DATE_TRUNC('day', window_start) AS day, sum(i) AS v FROM"
     by = f"GROUP BY k, window_start, {key}"
@@ -56,7 +56,7 @@ def test_keys_that_are_made_of_bounds_are_those_of_rows_of_windows(key: str) -> 
     assert sql(f"{listed} {table} {by}", streams()) == expected
 
 
-def test_sessions_as_they_grow() -> None:
+def test_growing_sessions() -> None:
     grown = session("9s", "1m", running=True)
     start = agg.min(vs())
     expected = streams()["t"].group_by("k").window(grown).agg(n=agg.count(), window_start=start)
@@ -74,7 +74,7 @@ def test_sessions_as_they_grow() -> None:
     assert sql("SELECT emit.k FROM t emit", streams()) == streams()["t"].select("k")
 
 
-def test_windows_by_the_clock_before_they_close() -> None:
+def test_open_tumbling_and_hopping_windows() -> None:
     grown = streams()["t"].group_by("k").window(hopping("9s", "3s"), emit="changes")
     expected = grown.agg(n=agg.count(), top=agg.max("i")).filter(col("n") > 1)
     listed = "SELECT k, window_start AS a, count(*) AS n, is_final AS done FROM t"
@@ -103,13 +103,13 @@ EMITS = {
 
 
 @pytest.mark.parametrize("text", EMITS)
-def test_what_cannot_be_given_as_it_grows(text: str) -> None:
+def test_functions_without_early_results_are_rejected(text: str) -> None:
     with pytest.raises(SqlError) as raised:
         sql(f"{text} EMIT CHANGES", streams())
     assert EMITS[text] in str(raised.value)
 
 
-def test_what_emits_among_several_stands_in_its_parentheses() -> None:
+def test_emit_in_a_set_operation_needs_parentheses() -> None:
     """EMIT in a UNION needs parentheses: at the end it belongs to the last SELECT only.
 
     The error says so.
@@ -129,7 +129,7 @@ def test_what_emits_among_several_stands_in_its_parentheses() -> None:
     assert sql(f"({asked}) UNION ALL ({grown})", streams()) == first.union(last)
 
 
-def test_without_a_window_nothing_is_final() -> None:
+def test_emit_final_needs_a_window() -> None:
     with pytest.raises(SqlError, match="EMIT FINAL needs a window"):
         sql("SELECT k, count(*) AS n FROM t GROUP BY k EMIT FINAL", streams())
 
@@ -149,7 +149,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("table", REFUSED)
-def test_mistakes_are_refused(table: str) -> None:
+def test_mistakes_are_rejected(table: str) -> None:
     text = (
         f"SELECT p, window_end AS b, sum(i) AS v FROM {table} GROUP BY p, window_start, window_end"
     )
@@ -158,7 +158,7 @@ def test_mistakes_are_refused(table: str) -> None:
     assert REFUSED[table] in str(raised.value)
 
 
-def test_windows_of_cumulate_need_their_end() -> None:
+def test_windows_of_cumulate_need_window_end() -> None:
     table = "TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), '30s', '1m'))"
     with pytest.raises(SqlError, match="add window_end"):
         sql(f"SELECT sum(i) AS v FROM {table} GROUP BY window_start", streams())
@@ -188,12 +188,12 @@ def test_cumulating_over_lifetimes() -> None:
         assert [tuple(row.values()) for row in rows] == expected
 
 
-def test_a_step_divides_its_window() -> None:
+def test_the_size_must_be_a_multiple_of_the_step() -> None:
     with pytest.raises(InvalidPlanError, match="size must be a multiple of the step"):
         cumulating("1m", "7s")
 
 
-def test_the_time_of_a_window_is_found_behind_a_join() -> None:
+def test_window_time_after_a_join() -> None:
     t = streams()["t"]
     text = "CREATE VIEW j AS SELECT t.ts, t.i FROM t JOIN u ON t.k = u.k;"
     text += "SELECT sum(i) AS v FROM TABLE(TUMBLE(TABLE j, DESCRIPTOR(ts), '1m')) "
@@ -204,7 +204,7 @@ def test_the_time_of_a_window_is_found_behind_a_join() -> None:
         sql(text, {"t": lasting, "u": streams()["u"]})
 
 
-def test_rows_of_a_table_are_in_the_windows_that_they_begin_in() -> None:
+def test_rows_of_a_table_belong_to_the_windows_in_which_they_start() -> None:
     rows = [event(at * SECOND, x=at) for at in (1, 3, 25)]
     table = Stream.from_items({"x": "int64"}, rows).with_columns(ts=vs()).for_ever()
     text = "SELECT count(*) AS n FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND) "
@@ -261,7 +261,7 @@ def expected_pairs(every: int) -> dict[int, list[tuple[int, int, int | None]]]:
 
 
 @pytest.mark.parametrize("kind", WINDOWS)
-def test_joined_rows_of_windows_count_if_they_are_there_at_the_end(kind: str) -> None:
+def test_joined_rows_of_windows_count_if_they_exist_at_the_end(kind: str) -> None:
     """A row counts as matched if its match has arrived by the end of the window."""
     tables = [f"{kind}(TABLE {n}, DESCRIPTOR(vs()), {WINDOWS[kind]}) AS {n}" for n in KINDS]
     on = " AND ".join(f"a.{c} = b.{c}" for c in ("k", "window_start", "window_end"))

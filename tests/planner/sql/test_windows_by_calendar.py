@@ -84,7 +84,7 @@ def test_months_of_utc(tmp_path: Path, dialect: str | None, text: str) -> None:
 
 
 @pytest.mark.parametrize("order", [ZONE, ""])
-def test_days_of_the_session(tmp_path: Path, order: str) -> None:
+def test_days_in_the_time_zone_of_the_session(tmp_path: Path, order: str) -> None:
     """29 March has 23 hours in Berlin; bounds are wall clocks there."""
     text = f"SELECT window_start, window_end, SUM(kwh) AS n {DAYS}"
     found = plain(rows(tmp_path, order + text, "flink"))[-3:]
@@ -94,7 +94,7 @@ def test_days_of_the_session(tmp_path: Path, order: str) -> None:
     assert found == ([*summer, late] if order else [*of_utc, late])
 
 
-def test_a_time_without_a_zone_follows_no_zone(tmp_path: Path) -> None:
+def test_a_time_without_a_zone_ignores_the_zone_of_the_session(tmp_path: Path) -> None:
     text = f"SELECT window_start, SUM(kwh) AS n {DAYS}"
     found = plain(rows(tmp_path, ZONE + text, "flink", "TIMESTAMP(3)"))
     assert (day(3, 28), 6.0) in found
@@ -126,11 +126,13 @@ def test_hops_of_quarters_with_an_offset(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_refused_with_a_hint(tmp_path: Path, text: str, hint: str) -> None:
+def test_invalid_calendar_windows_are_rejected_with_a_hint(
+    tmp_path: Path, text: str, hint: str
+) -> None:
     with pytest.raises(SqlError, match=hint):
         rows(tmp_path, ZONE + text, "flink")
 
 
-def test_no_such_zone(tmp_path: Path) -> None:
+def test_an_unknown_time_zone(tmp_path: Path) -> None:
     with pytest.raises(SqlError, match="no time zone 'Europe/Berlinn'"):
         rows(tmp_path, "SET 'table.local-time-zone' = 'Europe/Berlinn'; SELECT 1 AS x FROM t", None)

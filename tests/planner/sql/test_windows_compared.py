@@ -32,7 +32,7 @@ TEXTS = [
 
 @pytest.mark.parametrize(("size", "every"), [TUMBLE, HOP])
 @pytest.mark.parametrize("text", one_in(2, TEXTS))
-def test_rows_of_windows_are_compared_as_duckdb_does(text: str, size: int, every: int) -> None:
+def test_rows_of_windows_are_compared_like_duckdb(text: str, size: int, every: int) -> None:
     rng = random.Random(f"{text} {size}")
     rows = {name: _rows(rng) for name in "ab"}
     streams = {

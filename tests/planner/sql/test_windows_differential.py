@@ -139,7 +139,7 @@ def check(
     return found is not None
 
 
-def test_windows_in_from(connection: duckdb.DuckDBPyConnection) -> None:
+def test_random_windows_in_from(connection: duckdb.DuckDBPyConnection) -> None:
     """Each query at one parallelism."""
     answered = sum(
         check(written(Choices(seed)), connection, PARALLELISMS[seed % 3 :][:1])
@@ -150,7 +150,7 @@ def test_windows_in_from(connection: duckdb.DuckDBPyConnection) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", seeds(0, 6))
-def test_more_windows_in_from(connection: duckdb.DuckDBPyConnection, part: int) -> None:
+def test_many_random_windows_in_from(connection: duckdb.DuckDBPyConnection, part: int) -> None:
     """Each query at all of them."""
     first = SEED * 1_000_000 + CASES * part
     answered = sum(

@@ -72,7 +72,7 @@ def test_an_offset_moves_windows(kind: str, form: str, offset: int) -> None:
 
 @pytest.mark.parametrize("offset", [0, OFFSET, -OFFSET])
 @pytest.mark.parametrize("kind", ["TUMBLE", "HOP"])
-def test_rows_of_moved_windows_live_to_their_ends(kind: str, offset: int) -> None:
+def test_rows_of_windows_with_an_offset_last_to_their_ends(kind: str, offset: int) -> None:
     stream = sql(f"SELECT * FROM {_table(kind, offset)}", streams())
     assert isinstance(stream, Stream)
     rows = answer(lower(stream.to_parquet(), root="memory://moved", parallelism=2)).to_pylist()

@@ -131,7 +131,7 @@ POINTS = [
 @pytest.mark.parametrize(
     "by", ["GROUP BY {}", "QUALIFY RANK() OVER (PARTITION BY {} ORDER BY a.k) < 3"]
 )
-def test_what_meets_points_is_not_there_at_the_end(text: str, by: str) -> None:
+def test_rows_joined_with_points_do_not_exist_at_the_end(text: str, by: str) -> None:
     bound = "a.window_start"
     listed = "COUNT(*) AS n" if by.startswith("GROUP") else bound
     with pytest.raises(SqlError, match=r"last for an instant.*give both sides the same windows"):
@@ -141,7 +141,7 @@ def test_what_meets_points_is_not_there_at_the_end(text: str, by: str) -> None:
 @pytest.mark.parametrize(
     "form", ["JOIN {} AS b ON {}", "LEFT JOIN {} AS b ON {}", ", {} AS b WHERE {}"]
 )
-def test_a_window_does_not_meet_the_one_before(form: str) -> None:
+def test_a_window_does_not_overlap_the_previous_one(form: str) -> None:
     same = "a.k = b.k AND a.window_start = b.window_end"
     with pytest.raises(SqlError, match="do not overlap in time, so no rows would match: write LAG"):
         sql(
@@ -151,13 +151,13 @@ def test_a_window_does_not_meet_the_one_before(form: str) -> None:
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_has_no_result_per_window_is_refused(text: str) -> None:
+def test_queries_without_a_result_per_window_are_rejected(text: str) -> None:
     with pytest.raises(SqlError) as raised:
         sql(f"SELECT COUNT(*) AS n {text}", streams())
     assert REFUSED[text] in str(raised.value)
 
 
-def test_results_that_are_joined_to_rows_are_in_no_windows_by_window_time() -> None:
+def test_results_joined_with_rows_have_no_window_time() -> None:
     """A pair of an inner join starts when its row arrives."""
     bounds = f"{BOTH}, window_time"
     results = f"(SELECT k, {bounds} FROM {of('a', 5)} GROUP BY k, {bounds})"
@@ -170,7 +170,7 @@ def test_results_that_are_joined_to_rows_are_in_no_windows_by_window_time() -> N
         )
 
 
-def test_a_table_whose_rows_come_is_no_table_without_times() -> None:
+def test_a_table_with_new_rows_is_not_a_table_without_times() -> None:
     """None of its rows ends, but pairs with results of windows start when the row arrives."""
     rows = [event(at, INF_TIME, k=1) for at in (0, 3_000_000)]
     coming = Stream.from_items({"k": "int64"}, rows)
@@ -195,14 +195,14 @@ def _rows(window: str) -> str:
         (_rows("TUMBLE").format("INTERVAL '10' SECOND"), "SESSION('1 second')"),
     ],
 )
-def test_rows_of_windows_are_not_counted_in_several_others(rows: str, window: str) -> None:
+def test_rows_of_windows_cannot_be_counted_in_several_others(rows: str, window: str) -> None:
     with pytest.raises(SqlError, match="several of these windows would count them"):
         sql(f"SELECT k, COUNT(*) AS n FROM {rows} GROUP BY k, {window}", streams())
     whole = _rows("TUMBLE").format("INTERVAL '5' SECOND")
     sql(f"SELECT k, COUNT(*) AS n FROM {whole} GROUP BY k, TUMBLE('10 seconds')", streams())
 
 
-def test_rows_of_hop_are_joined_in_their_windows() -> None:
+def test_rows_of_hop_are_joined_within_their_windows() -> None:
     lengths = "INTERVAL '5' SECOND, INTERVAL '10' SECOND"
     table = f"TABLE(HOP(TABLE {{0}}, DESCRIPTOR(vs()), {lengths})) AS {{0}}"
     text = f"SELECT a.k FROM {table.format('a')} {{}} {table.format('b')} {{}} a.k = b.k"
@@ -226,7 +226,7 @@ def test_rows_of_hop_are_joined_in_their_windows() -> None:
         "SELECT k FROM {a} INTERSECT SELECT k FROM {b}",
     ],
 )
-def test_windows_that_overlap_are_not_compared_without_their_bounds(text: str) -> None:
+def test_overlapping_windows_need_their_bounds_for_comparison(text: str) -> None:
     """Several windows contain an instant, so a row could match a row of another window."""
     with pytest.raises(SqlError, match=r"these windows overlap.*add.*window_start"):
         sql(text.format(a=of("a", 10, 5), b=of("b", 10, 5)), streams())
@@ -234,7 +234,7 @@ def test_windows_that_overlap_are_not_compared_without_their_bounds(text: str) -
 
 @pytest.mark.parametrize("test", ["EXISTS", "NOT EXISTS"])
 @pytest.mark.parametrize(("ours", "theirs"), [(of("a", 10, 5), "b"), ("a", of("b", 10, 5))])
-def test_windows_are_not_compared_with_points(test: str, ours: str, theirs: str) -> None:
+def test_windows_cannot_be_compared_with_points(test: str, ours: str, theirs: str) -> None:
     text = f"SELECT a.k FROM {ours} a WHERE {test} (SELECT 1 FROM {theirs} b WHERE b.k = a.k)"
     with pytest.raises(SqlError, match="have no window and last for an instant"):
         sql(text, streams())
@@ -256,7 +256,7 @@ def test_windows_are_not_compared_with_points(test: str, ours: str, theirs: str)
         "SELECT k FROM {} INTERSECT SELECT k FROM {}",
     ],
 )
-def test_windows_that_differ_have_no_rows_without_a_match(text: str) -> None:
+def test_outer_joins_of_different_windows_are_rejected(text: str) -> None:
     """A row would count as unmatched for the part of its window in which the other has no match."""
     for a, b in (
         (of("a", 10), of("b", 5)),

@@ -60,7 +60,7 @@ def _row(listed: str, dialect: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_answers_of_constants(dialect: str, answers: dict[str, Any]) -> None:
+def test_results_of_constants(dialect: str, answers: dict[str, Any]) -> None:
     listed = ", ".join(f"{text} AS v{n}" for n, text in enumerate(answers))
     row = _row(listed, dialect)
     found = {text: row[f"v{n}"] for n, text in enumerate(answers)}
@@ -76,12 +76,12 @@ def test_answers_of_constants(dialect: str, answers: dict[str, Any]) -> None:
         ("postgres", "JSONB_EXTRACT_PATH('[1]', '-1')", "write its steps as texts"),
     ],
 )
-def test_constants_that_are_refused(dialect: str, text: str, hint: str) -> None:
+def test_rejected_constants(dialect: str, text: str, hint: str) -> None:
     with pytest.raises(SqlError, match=hint):
         sql(f"SELECT {text} AS v FROM t", ROWS, dialect=dialect)
 
 
-def test_weeks_and_lists_with_nulls_are_duckdbs() -> None:
+def test_weeks_and_lists_with_nulls_equal_duckdb() -> None:
     starts = ("'1969-12-31'", "'2024-02-29 12:00'", "'2024-03-04 06:00'")
     texts = [
         *(f"DATE_DIFF('week', TIMESTAMP {a}, TIMESTAMP {b})" for a in starts for b in starts),
@@ -97,7 +97,7 @@ def test_weeks_and_lists_with_nulls_are_duckdbs() -> None:
 @pytest.mark.parametrize(
     "number", ["9007199254740993.0", "-9007199254740992.5", "11111111111111111.89"]
 )
-def test_a_number_that_its_double_changes_is_refused_or_cast_with_all_its_digits(
+def test_an_inexact_number_is_rejected_or_cast_with_all_its_digits(
     number: str,
 ) -> None:
     for text in (number, f"i = {number}", f"i IN ({number})", f"CAST({number} AS BIGINT)"):

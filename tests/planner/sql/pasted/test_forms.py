@@ -56,14 +56,14 @@ def seconds(row: dict[str, Any]) -> tuple[float, float]:
         ("duckdb", [(0, 5, 1), (5, 10, 2), (11, 16, 4)]),
     ],
 )
-def test_rows_exactly_a_gap_apart_are_in_one_session_of_flink_spark_and_ksqldb(
+def test_rows_exactly_a_gap_apart_share_a_session_in_flink_spark_and_ksqldb(
     dialect: str | None, wanted: list[tuple[int, ...]]
 ) -> None:
     found = rows("SELECT SUM(x) AS n FROM p GROUP BY k, SESSION('5 seconds')", dialect)
     assert [(*seconds(row), row["n"]) for row in found] == wanted
 
 
-def test_a_session_of_ksqldb_ends_with_its_last_row() -> None:
+def test_a_ksqldb_session_ends_with_its_last_row() -> None:
     text = (
         "SELECT k, WINDOWSTART AS a, WINDOWEND AS b, COUNT(*) AS n FROM p "
         "WINDOW SESSION (5 SECONDS) GROUP BY k EMIT FINAL"
@@ -86,7 +86,7 @@ def test_a_session_of_ksqldb_ends_with_its_last_row() -> None:
         ("mz_now() >= vs - INTERVAL '1 s' AND mz_now() < vs + INTERVAL '1 s'", (5, 6)),
     ],
 )
-def test_a_condition_on_the_current_time_is_a_lifetime(
+def test_a_condition_on_the_current_time_becomes_a_lifetime(
     condition: str, wanted: tuple[float, float]
 ) -> None:
     found = rows(
@@ -113,13 +113,13 @@ _TIMED = 'FROM (SELECT x, vs() AS "vs" FROM p) AS t'
         ("SELECT mz_now() AS m FROM p", "MZ_NOW is not supported"),
     ],
 )
-def test_other_conditions_on_the_current_time_are_refused(text: str, hint: str) -> None:
+def test_other_conditions_on_the_current_time_are_rejected(text: str, hint: str) -> None:
     with pytest.raises(SqlError, match=hint):
         sql(text, STREAMS, dialect="postgres")
 
 
 @pytest.mark.parametrize("dialect", ["flink", "spark", "duckdb", None])
-def test_the_current_time_is_refused_elsewhere(dialect: str | None) -> None:
+def test_the_current_time_is_rejected_elsewhere(dialect: str | None) -> None:
     with pytest.raises(SqlError, match="follows from its input alone"):
         sql("SELECT x FROM p WHERE vs() > NOW() - INTERVAL '1' HOUR", STREAMS, dialect=dialect)
 
@@ -136,7 +136,7 @@ def test_window_functions_are_computed_from_groups() -> None:
         assert sorted(found) == [("a", 2, 2, 12), ("b", 1, 1, 12)]
 
 
-def test_a_comparison_with_all_values_beside_or_has_the_nulls_of_sql() -> None:
+def test_a_comparison_with_all_values_under_or_handles_nulls_like_sql() -> None:
     kept = "SELECT x FROM s WHERE x = 100 OR x {} (SELECT y FROM (VALUES {}) AS v (y) WHERE y < {})"
 
     def found(operator: str, values: str, bound: int = 50) -> list[int]:
@@ -167,11 +167,11 @@ def test_cursors_and_variables() -> None:
         ("-- a\nDEFINE v = 'b' -- c\n; SELECT '${v}' AS y FROM p WHERE x = 1;", "b"),
     ],
 )
-def test_a_variable_is_not_defined_in_a_comment_or_a_text(text: str, wanted: str) -> None:
+def test_variables_in_comments_and_texts_are_not_definitions(text: str, wanted: str) -> None:
     assert [row["y"] for row in rows(text, "ksqldb")] == [wanted]
 
 
-def test_lateness_is_also_a_name_and_a_text(tmp_path: Path) -> None:
+def test_lateness_can_be_a_name_or_a_text(tmp_path: Path) -> None:
     late = Stream.from_items({"k": "string", "lateness": "int64"}, [event(0, k="a", lateness=3)])
     for value in ("SUM(lateness)", "SUM(CASE WHEN k IN ('a', 'lateness') THEN lateness END)"):
         made = sql(f"SELECT {value} AS y FROM t", {"t": late.for_ever()}, dialect="flink")
@@ -187,13 +187,13 @@ def test_lateness_is_also_a_name_and_a_text(tmp_path: Path) -> None:
         assert [name.lower() for name in made.schema.names][-2:] == ["k", "lateness"]
 
 
-def test_rowtime_of_a_side_of_a_join_is_refused() -> None:
+def test_rowtime_of_one_side_of_a_join_is_rejected() -> None:
     text = "SELECT a.ROWTIME AS t FROM p a JOIN p b WITHIN 1 SECOND ON a.k = b.k EMIT CHANGES"
     with pytest.raises(SqlError, match="name its time column"):
         sql(text, STREAMS, dialect="ksqldb")
 
 
-def test_hop_of_a_slide_and_a_size_is_not_a_hop_with_gaps() -> None:
+def test_hop_takes_slide_before_size_in_postgres() -> None:
     text = "SELECT COUNT(*) AS n FROM p GROUP BY hop(interval '5 seconds', interval '10 seconds')"
     assert [row["n"] for row in rows(text, "postgres")] == [1, 2, 2, 1]
 
@@ -202,7 +202,7 @@ RANKED = "COUNT(*) AS n, RANK() OVER (ORDER BY COUNT(*)) AS r"
 
 
 @pytest.mark.parametrize("dialect", ["flink", "spark", "postgres", "duckdb", None])
-def test_an_alias_in_group_by_beside_over_is_no_column_of_from(dialect: str | None) -> None:
+def test_an_alias_in_group_by_beside_over_is_not_a_column_of_from(dialect: str | None) -> None:
     text = f"SELECT x % 2 AS {{0}}, {RANKED} FROM s GROUP BY {{0}}"
     with pytest.raises(SqlError, match="GROUP BY x means a column of FROM"):
         sql(text.format("x"), STREAMS, dialect=dialect)
@@ -213,7 +213,7 @@ def test_an_alias_in_group_by_beside_over_is_no_column_of_from(dialect: str | No
     assert {row["x"] for row in own} == {1, 2, 4}
 
 
-def test_emit_stays_with_the_groups_that_windows_are_computed_from() -> None:
+def test_emit_applies_to_the_groups_from_which_windows_are_computed() -> None:
     text = f"SELECT k, {RANKED} FROM p GROUP BY k, TUMBLE('10s')"
     assert [row["n"] for row in rows(text)] == [2, 1]
     assert sorted({row["n"] for row in rows(f"{text} EMIT CHANGES") if row[VS] < 10 * SECOND}) == [
@@ -232,14 +232,14 @@ def test_emit_stays_with_the_groups_that_windows_are_computed_from() -> None:
         ("duckdb", "USING SAMPLE 1", "TABLESAMPLE is not supported"),
     ],
 )
-def test_clauses_beside_windows_over_groups_are_refused(
+def test_clauses_beside_windows_over_groups_are_rejected(
     dialect: str | None, clause: str, reason: str
 ) -> None:
     with pytest.raises(SqlError, match=reason):
         sql(f"SELECT k, {RANKED} FROM s GROUP BY k {clause}", STREAMS, dialect=dialect)
 
 
-def test_values_of_lateral_keep_their_meaning_in_subqueries() -> None:
+def test_lateral_aliases_keep_their_meaning_in_subqueries() -> None:
     text = (
         "SELECT s.x FROM s, LATERAL (SELECT {} + 1 AS y) l "
         "WHERE EXISTS (SELECT 1 FROM (VALUES (2), (7)) AS {} (x) WHERE {}.x = l.y)"
@@ -250,7 +250,7 @@ def test_values_of_lateral_keep_their_meaning_in_subqueries() -> None:
             sql(text.format(value, relation, relation), STREAMS, dialect="postgres")
 
 
-def test_order_by_an_alias_is_not_by_a_value_of_lateral() -> None:
+def test_order_by_an_alias_does_not_use_a_lateral_alias() -> None:
     text = "SELECT s.x AS y FROM s, LATERAL (SELECT -x AS y) l ORDER BY {} LIMIT 1"
     assert [row["y"] for row in rows(text.format("y"), "postgres")] == [1]
     assert [row["y"] for row in rows(text.format("l.y"), "postgres")] == [1, 2, 4]
@@ -260,14 +260,14 @@ def test_order_by_an_alias_is_not_by_a_value_of_lateral() -> None:
     "laterals",
     ["LATERAL (SELECT x + 1 AS x) l", "LATERAL (SELECT 1 AS x) l, LATERAL (SELECT 2 AS x) m"],
 )
-def test_a_name_of_lateral_and_of_another_relation_is_ambiguous(laterals: str) -> None:
+def test_a_name_of_lateral_and_another_relation_is_ambiguous(laterals: str) -> None:
     with pytest.raises(SqlError, match="and in another relation; write which"):
         sql(f"SELECT x FROM s, {laterals}", STREAMS, dialect="postgres")
     assert "x" in rows(f"SELECT l.x FROM s, {laterals}", "postgres")[0]
 
 
 @pytest.mark.parametrize("dialect", ["postgres", "duckdb"])
-def test_subqueries_for_a_value_keep_their_names(dialect: str) -> None:
+def test_scalar_subqueries_keep_their_names(dialect: str) -> None:
     lateral = "SELECT l.n FROM s, LATERAL (SELECT COUNT(*) AS n FROM p WHERE p.x = s.x) l"
     assert "n" in rows(lateral, dialect)[0]
     grouped = f"SELECT k, (SELECT MAX(x) FROM s) AS m, {RANKED} FROM s GROUP BY k"
@@ -284,7 +284,7 @@ def test_subqueries_for_a_value_keep_their_names(dialect: str) -> None:
         ("spark", "RANGE(3) TABLESAMPLE (1 ROWS)"),
     ],
 )
-def test_clauses_of_functions_in_from_are_refused(dialect: str, relation: str) -> None:
+def test_clauses_after_functions_in_from_are_rejected(dialect: str, relation: str) -> None:
     with pytest.raises(SqlError, match="of a function in FROM is not supported"):
         sql(f"SELECT * FROM {relation}", STREAMS, dialect=dialect)
 
@@ -302,7 +302,7 @@ def test_clauses_of_functions_in_from_are_refused(dialect: str, relation: str) -
         (None, "s CROSS JOIN UNNEST(ARRAY[1, 2]) AS u (a)", ["k", "x", "a"]),
     ],
 )
-def test_a_star_has_the_names_of_unnested_columns(
+def test_a_star_includes_the_unnested_columns(
     dialect: str | None, relation: str, wanted: list[str]
 ) -> None:
     assert list(rows(f"SELECT * FROM {relation}", dialect)[0])[2:] == wanted
@@ -318,12 +318,12 @@ def test_a_star_has_the_names_of_unnested_columns(
         ("JSON_TUPLE()", "names as literals"),
     ],
 )
-def test_generators_with_other_names_are_refused(call: str, reason: str) -> None:
+def test_generators_with_the_wrong_number_of_names_are_rejected(call: str, reason: str) -> None:
     with pytest.raises(SqlError, match=reason):
         sql(f"SELECT {call} FROM s", STREAMS, dialect="spark")
 
 
-def test_a_name_of_json_tuple_is_one_step() -> None:
+def test_a_name_in_json_tuple_is_a_single_key() -> None:
     call = """JSON_TUPLE('{"a.b": 1, "a": {"b": 5}, "c]": 2, "*": 3}', 'a.b', 'c]', '*')"""
     found = rows(f"SELECT {call} AS (x, y, z) FROM s", "spark")[0]
     assert (found["x"], found["y"], found["z"]) == ("1", "2", "3")
@@ -341,12 +341,12 @@ def test_a_name_of_json_tuple_is_one_step() -> None:
         ("WITH (PROGRESS) AS OF 5;", "leave AS OF out"),
     ],
 )
-def test_options_of_subscribe_that_change_rows_are_refused(options: str, said: str) -> None:
+def test_subscribe_options_that_change_rows_are_rejected(options: str, said: str) -> None:
     with pytest.raises(SqlError, match=said):
         sql(f"SUBSCRIBE p {options}", STREAMS, dialect="postgres")
 
 
-def test_settings_that_change_rows_are_refused() -> None:
+def test_settings_that_change_rows_are_rejected() -> None:
     for dialect, setting in (
         ("flink", "table.exec.source.cdc-events-duplicate"),
         ("ksqldb", "ksql.streams.default.timestamp.extractor"),
@@ -365,7 +365,7 @@ def test_a_table_may_be_named_stream() -> None:
         assert made.schema.names == ["x"]
 
 
-def test_a_query_of_in_hides_no_table_that_its_value_reads() -> None:
+def test_a_query_of_in_does_not_hide_tables_that_its_value_reads() -> None:
     text = (
         "SELECT a.x FROM s a JOIN s c ON a.k = c.k "
         "WHERE a.x IN (SELECT {0}.x FROM s {0} WHERE {0}.k = c.k)"
@@ -398,14 +398,12 @@ def test_a_query_of_in_hides_no_table_that_its_value_reads() -> None:
         ("spark", "REVERSE(ARRAY(1, 2))", [2, 1]),
     ],
 )
-def test_values_that_engines_define_in_their_own_way(
-    dialect: str, call: str, wanted: object
-) -> None:
+def test_values_that_engines_define_differently(dialect: str, call: str, wanted: object) -> None:
     query = f"SELECT {call} AS x FROM (SELECT TIMESTAMP '2026-01-04 00:00:00' AS t) AS s"
     assert [row["x"] for row in rows(query, dialect)] == [wanted]
 
 
-def test_from_json_reads_values_as_spark_does() -> None:
+def test_from_json_parses_values_like_spark() -> None:
     cases: list[tuple[str, str, object]] = [
         ('{"a":["Infinity","-Infinity","+INF",2]}', "a ARRAY<DOUBLE>", [inf, -inf, inf, 2.0]),
         ('{"a":"INF"}', "a DOUBLE", None),
@@ -438,7 +436,7 @@ def test_from_json_reads_values_as_spark_does() -> None:
         ("f(x INT) RETURNS VARCHAR", "COALESCE(CAST($1 AS VARCHAR), 'strict')", ["strict", "1"]),
     ],
 )
-def test_an_own_function_that_is_strict_is_null_for_null(
+def test_a_strict_user_function_returns_null_for_null(
     head: str, body: str, wanted: list[Any]
 ) -> None:
     text = f"CREATE FUNCTION {head} AS $$ SELECT {body} $$; SELECT f(NULL) AS a, f(1) AS b FROM s"
@@ -455,7 +453,7 @@ def test_an_own_function_that_is_strict_is_null_for_null(
         ("f(a ARRAY<INT>, y INT) RETURN TRANSFORM(a, e -> e + y)", ""),
     ],
 )
-def test_an_own_function_reads_its_parameters_alone_and_has_a_name_of_its_own(
+def test_a_user_function_reads_only_its_parameters_and_has_a_unique_name(
     function: str, message: str
 ) -> None:
     text = f"CREATE FUNCTION {function}; SELECT k FROM s"
@@ -471,7 +469,7 @@ def test_trunc_of_whole_numbers_drops_digits_before_the_point() -> None:
     assert list(rows(f"SELECT {', '.join(calls)} FROM s")[0].values())[2:] == [c[3] for c in CUT]
 
 
-def test_spark_rows_of_lists_that_are_null_or_have_places() -> None:
+def test_spark_explodes_null_lists_and_positions() -> None:
     held = "FROM (SELECT i, IF(i = 1, ARRAY('a', 'b'), NULL) AS l FROM VALUES (1), (2) AS v (i)) s"
     found = rows(f"SELECT i, POSEXPLODE(l) AS (p, x) {held}", "spark")
     assert [(row["i"], row["p"], row["x"]) for row in found] == [(1, 0, "a"), (1, 1, "b")]

@@ -14,7 +14,7 @@ from planner import Stream, sql
 from planner.physical.lower import lower
 from planner.sql.reading.forms.templates import NAMED, OF_ENGINE
 from rstream.items.batch import VE, VS
-from tests.planner.sql.pasted.test_pasted import _plain
+from tests.planner.sql.pasted.test_pasted_statements import _plain
 from tests.support.budget import one_in
 from tests.support.ducks import duck
 from tests.support.plan_runner import answer
@@ -109,14 +109,14 @@ def values(texts: list[str], dialect: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("line", one_in(8, [line for line in OF_DUCKDB.split("\n") if line]))
-def test_duckdb(line: str) -> None:
+def test_functions_of_duckdb(line: str) -> None:
     texts = line.split("; ")
     (wanted,) = duck().execute(f"SELECT {', '.join(texts)}").fetchall()
     for text, mine, theirs in zip(texts, values(texts, "duckdb"), wanted, strict=True):
         assert _plain([mine]) == _plain([theirs]), text
 
 
-def test_postgres() -> None:
+def test_functions_of_postgres() -> None:
     found = values([text for text, _ in OF_POSTGRES], "postgres")
     for (text, wanted), value in zip(OF_POSTGRES, found, strict=True):
         assert value == wanted, text

@@ -33,11 +33,11 @@ def test_plain_inserts_are_joined() -> None:
         "INSERT INTO o SELECT x, y FROM p; INSERT INTO o BY NAME SELECT y, x FROM p",
     ],
 )
-def test_inserts_that_a_union_would_change_are_refused(text: str) -> None:
+def test_inserts_that_a_union_would_change_are_rejected(text: str) -> None:
     with pytest.raises(SqlError):
         _made(text)
 
 
-def test_inserts_of_other_widths_are_told_as_inserts() -> None:
+def test_errors_about_inserts_with_different_widths_mention_insert() -> None:
     with pytest.raises(SqlError, match="INSERT INTO one target, of 1 and 2 columns"):
         _made("INSERT INTO o SELECT x FROM p; INSERT INTO o SELECT x, y FROM p")

@@ -34,7 +34,7 @@ REFUSED = ("1 day!", "- 1 day", "x 1 day", "1 day 25", "P1D", "1 day 2:3:4:5")
 
 
 @pytest.mark.parametrize("text", LENGTHS)
-def test_an_interval_has_all_parts_of_its_text(text: str) -> None:
+def test_an_interval_includes_all_parts_of_its_text(text: str) -> None:
     seconds, is_duckdb = LENGTHS[text]
     for engine in ENGINES:
         for written in (f"INTERVAL '{text}'", f"'{text}'::INTERVAL"):
@@ -44,7 +44,7 @@ def test_an_interval_has_all_parts_of_its_text(text: str) -> None:
         assert (ducks(f"m + INTERVAL '{text}'") - MOMENT).total_seconds() == seconds
 
 
-def test_months_are_added_before_the_rest_of_an_interval() -> None:
+def test_months_of_an_interval_are_added_first() -> None:
     for engine in ("postgres", "spark", "duckdb"):
         wanted = datetime(2024, 2, 7, 3, 5, 7, 500_000, UTC)
         assert value("m + INTERVAL '1 month 02:03:04'", engine) == wanted
@@ -52,13 +52,13 @@ def test_months_are_added_before_the_rest_of_an_interval() -> None:
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_an_interval_with_an_unknown_part_is_refused(text: str) -> None:
+def test_an_interval_with_an_unknown_part_is_rejected(text: str) -> None:
     for engine in ENGINES:
         with pytest.raises(SqlError, match="is not a duration; write it like"):
             value(f"m + INTERVAL '{text}'", engine)
 
 
-def test_a_duration_is_no_text_in_a_dialect() -> None:
+def test_in_a_dialect_a_text_is_not_a_duration() -> None:
     for text in ("INTERVAL '1 hour'::TEXT", "CAST(m - m AS VARCHAR)", "PRINTF('%s', m - m)"):
         for engine in ENGINES:
             with pytest.raises(SqlError, match="write CAST\\(EPOCH_US\\(d\\) AS VARCHAR\\)"):
@@ -69,7 +69,7 @@ def test_a_duration_is_no_text_in_a_dialect() -> None:
 NULLS = {"postgres": "a|   ", "spark": "a|null", "flink": "a|null"}
 
 
-def test_a_null_in_a_format_and_a_format_that_is_read_in_part() -> None:
+def test_null_and_partial_formats_return_null() -> None:
     for engine, wanted in NULLS.items():
         assert value("PRINTF('%s|%03d', 'a', NULLIF(i, 5))", engine) == wanted
         for text in ("%s %1$s", "%s %-5s", "%s 5%"):
@@ -91,7 +91,7 @@ AGGREGATES = (
 )
 
 
-def test_aggregates_of_two_columns_leave_out_nulls_as_duckdb_does() -> None:
+def test_aggregates_of_two_columns_skip_nulls_like_duckdb() -> None:
     rows = Stream.from_items({"x": "int64", "y": "int64"}, [event(0, x=x, y=y) for x, y in ROWS])
     listed = ", ".join(f"{text} AS c{at}" for at, text in enumerate(AGGREGATES))
     made = sql(f"SELECT {listed} FROM t", {"t": rows}, dialect="duckdb")
@@ -103,7 +103,7 @@ def test_aggregates_of_two_columns_leave_out_nulls_as_duckdb_does() -> None:
     assert tuple(found[f"c{at}"] for at in range(len(AGGREGATES))) == wanted
 
 
-def test_a_column_of_a_pivot_by_two_keys_needs_a_name() -> None:
+def test_a_pivot_column_for_two_keys_needs_a_name() -> None:
     rows = Stream.from_items({"k": "string", "g": "int64", "v": "int64"}, [])
     for more in ("", ", ('b', 1) AS bb"):
         text = f"SELECT * FROM t PIVOT (SUM(v) FOR (k, g) IN (('a', 1){more}))"

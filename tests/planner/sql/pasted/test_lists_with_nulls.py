@@ -34,11 +34,11 @@ def _value(text: str) -> object:
         ("[5, 6][OFFSET(m + 2)]", 6),
     ],
 )
-def test_nulls_in_lists_and_places_before_the_first(text: str, wanted: object) -> None:
+def test_nulls_in_lists_and_negative_positions(text: str, wanted: object) -> None:
     assert _value(text) == wanted
 
 
-def test_columns_of_one_name_are_counted_in_flink() -> None:
+def test_columns_with_one_name_are_numbered_in_flink() -> None:
     made = sql("SELECT a.x, a.x, a.x FROM p AS a", {"p": P}, dialect="flink")
     assert isinstance(made, Stream)
     assert made.schema.names == ["x", "x0", "x1"]

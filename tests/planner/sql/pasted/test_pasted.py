@@ -179,7 +179,9 @@ def oracles() -> dict[Path, duckdb.DuckDBPyConnection]:
 
 
 @pytest.mark.parametrize("case", one_in(4, CASES), ids=[case.name for case in CASES])
-def test_pasted(case: Case, oracles: dict[Path, duckdb.DuckDBPyConnection], tmp_path: Path) -> None:
+def test_pasted_statements(
+    case: Case, oracles: dict[Path, duckdb.DuckDBPyConnection], tmp_path: Path
+) -> None:
     variables = {"data": str(case.data), "out": str(tmp_path)}
     if case.name in REFUSED:
         with pytest.raises(SqlError, match=REFUSED[case.name]) as refused:
@@ -245,7 +247,7 @@ INSTEAD = _instead()
 
 
 @pytest.mark.parametrize("name", one_in(4, INSTEAD))
-def test_what_is_refused_can_be_said(
+def test_every_rejected_statement_has_an_alternative(
     name: str, oracles: dict[Path, duckdb.DuckDBPyConnection], tmp_path: Path
 ) -> None:
     (case,) = (case for case in CASES if case.name == name)
@@ -256,19 +258,19 @@ def test_what_is_refused_can_be_said(
     assert found == wanted
 
 
-def test_few_cases_cannot_be_said() -> None:
+def test_few_statements_have_no_alternative() -> None:
     tried = INSTEAD.keys() | UNSAID.keys()
     sets = ("second-", "third-", "fourth-", "fifth-", "sixth-")
     assert {name for name in REFUSED if name.startswith(sets)} == tried
 
 
-def test_most_of_what_is_pasted_runs() -> None:
+def test_most_pasted_statements_run() -> None:
     assert len(CASES) >= 1000
     assert set(REFUSED) < {case.name for case in CASES}
     assert len(REFUSED) + len(DIFFERS) <= len(CASES) * 5 // 100
 
 
-def test_a_target_with_partitions_is_refused(tmp_path: Path) -> None:
+def test_a_target_with_partitions_is_rejected(tmp_path: Path) -> None:
     text = f"""
     CREATE TABLE o (order_id BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
     PARTITIONED BY (order_id) WITH ('path' = '{HERE}/data/orders.csv');

@@ -46,12 +46,12 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("dialect", "call"), list(REFUSED))
-def test_a_refusal_names_what_to_write(dialect: str, call: str) -> None:
+def test_a_rejected_call_names_an_alternative(dialect: str, call: str) -> None:
     with pytest.raises(SqlError, match=REFUSED[dialect, call]):
         sql(f"SELECT {call} AS x", dialect=dialect)
 
 
-def test_a_match_condition_takes_left_on_either_side_of_asof() -> None:
+def test_match_condition_accepts_the_left_table_on_either_side() -> None:
     path = Path(__file__).parent / "fifth" / "data" / "quotes.csv"
     tables = f"CREATE STREAM q WITH (path = '{path}', vs = quote_time); "
     text = tables + "SELECT a.bid FROM q AS a {} q AS b "

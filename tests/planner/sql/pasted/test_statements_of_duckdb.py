@@ -13,7 +13,7 @@ import pytest
 from planner import SqlError, Stream, sql
 from planner.physical.lower import lower
 from rstream.items.batch import VE, VS
-from tests.planner.sql.pasted.test_pasted import _plain
+from tests.planner.sql.pasted.test_pasted_statements import _plain
 from tests.support.budget import one_in
 from tests.support.plan_runner import answer
 
@@ -65,7 +65,7 @@ QUERIES = [
 
 
 @pytest.mark.parametrize("text", one_in(5, QUERIES))
-def test_the_rows_are_those_of_duckdb(text: str) -> None:
+def test_results_equal_those_of_duckdb(text: str) -> None:
     connection = duckdb.connect()
     connection.execute(ROWS)
     wanted = [_plain(row) for row in connection.execute(text).fetchall()]
@@ -87,7 +87,7 @@ def test_files_in_from(tmp_path: Path, source: str) -> None:
         ("SELECT COLUMNS('z') FROM pay", "no column matches 'z'"),
     ],
 )
-def test_what_cannot_be_right_names_what_to_write(text: str, message: str) -> None:
+def test_invalid_statements_name_an_alternative(text: str, message: str) -> None:
     with pytest.raises(SqlError, match=message):
         sql(ROWS + text, dialect="duckdb")
 

@@ -7,7 +7,7 @@ from rvertex.sinks.spec import KafkaSink
 from tests.planner.sql.tables.test_declarations import SERVERS, TIMED, topic
 
 
-def test_changes_into_a_topic() -> None:
+def test_changes_are_written_to_a_topic() -> None:
     made = "CREATE TABLE c (k STRING, n BIGINT{}) WITH ('connector' = 'kafka', 'topic' = 'c', {});"
     query = (
         "INSERT INTO c SELECT CAST(price AS STRING) AS k, COUNT(*) AS n FROM bids GROUP BY price"

@@ -56,12 +56,12 @@ def table(columns: str, options: str = "", word: str = "TABLE") -> str:
 
 
 @pytest.mark.parametrize("word", ["TABLE", "SOURCE", "TEMPORARY TABLE"])
-def test_a_table_has_the_columns_that_are_declared(bids: Path, word: str) -> None:
+def test_a_table_has_the_declared_columns(bids: Path, word: str) -> None:
     found = compiled(table(f"{COLUMNS}, {MARK}", word=word) + "SELECT * FROM bids", bids)
     assert found == read(bids).select("price", "ts", "note")
 
 
-def test_flinks_names_of_options(bids: Path) -> None:
+def test_flink_names_of_options(bids: Path) -> None:
     said = "'csv.field-delimiter' = ',', 'csv.null-literal' = '-', 'scan.parallelism' = 3"
     found = compiled(table(f"{COLUMNS}, {MARK}", said) + "SELECT * FROM bids", bids)
     expected = read(bids, delimiter=",", null_values=("-",), partitions=3)
@@ -73,12 +73,12 @@ def test_a_watermark_without_delay(bids: Path) -> None:
     assert found == read(bids, delay="0s").select("price", "ts", "note").select("price")
 
 
-def test_an_option_of_no_time(bids: Path) -> None:
+def test_a_delay_of_zero_as_an_option(bids: Path) -> None:
     found = compiled(table(COLUMNS, "vs = ts, delay = '0s'") + "SELECT price FROM bids", bids)
     assert found == read(bids, delay="0s").select("price", "ts", "note").select("price")
 
 
-def test_columns_that_are_computed(bids: Path) -> None:
+def test_computed_columns(bids: Path) -> None:
     columns = (
         f"{COLUMNS}, twice AS price * 2, later AS ts + INTERVAL '1' HOUR, WATERMARK FOR later "
         "AS later - INTERVAL '1' MINUTE, PRIMARY KEY (note) NOT ENFORCED"
@@ -114,7 +114,7 @@ def test_views_and_sinks(bids: Path) -> None:
     assert compiled(text, bids) == renamed.to_parquet("/tmp/answer")
 
 
-def test_columns_of_a_target_are_matched_by_place(bids: Path) -> None:
+def test_columns_of_a_target_are_matched_by_position(bids: Path) -> None:
     text = (
         table(f"{COLUMNS}, {MARK}")
         + "CREATE TABLE answer (cost DOUBLE, what STRING) WITH ('path' = '/tmp/answer');"
@@ -128,7 +128,7 @@ def test_columns_of_a_target_are_matched_by_place(bids: Path) -> None:
     assert by_name.schema.names == ["cost", "what"]
 
 
-def test_columns_without_a_name_are_called_as_those_of_the_target(bids: Path) -> None:
+def test_unnamed_columns_get_the_names_of_the_target(bids: Path) -> None:
     sink = "CREATE SINK answer (what STRING, cost DOUBLE) WITH ('path' = '/tmp/answer');"
     text = table(f"{COLUMNS}, {MARK}") + sink
 
@@ -195,7 +195,7 @@ def topic(columns: str, options: str = "", query: str = "SELECT * FROM bids") ->
         ("start = '2026-01-01T00:00:00Z'", {"start": "2026-01-01T00:00:00Z"}),
     ],
 )
-def test_topics_are_read_with_flinks_options(options: str, given: dict[str, Any]) -> None:
+def test_topics_are_read_with_flink_options(options: str, given: dict[str, Any]) -> None:
     found = topic(f"price DOUBLE, ts TIMESTAMP(3), {MARK}", options)
     if "on_lost" in options:
         given = {**given, "on_lost": "skip"}
@@ -232,7 +232,7 @@ def test_columns_beside_an_avro_schema_have_the_declared_types() -> None:
         avro(f"cost BIGINT, ts TIMESTAMP(3), {MARK}")
 
 
-def test_metadata_of_records_are_columns() -> None:
+def test_record_metadata_as_columns() -> None:
     columns = (
         "price DOUBLE, at TIMESTAMP(3) METADATA FROM 'timestamp', `offset` BIGINT METADATA, "
         "WATERMARK FOR at AS at - INTERVAL '5' SECOND"
@@ -274,14 +274,14 @@ def test_metadata_of_records_are_columns() -> None:
         ("WITH ('connector' = 'print')", sinks.console()),
     ],
 )
-def test_targets_are_deliveries(declared: str, spec: object, bids: Path) -> None:
+def test_targets_become_deliveries(declared: str, spec: object, bids: Path) -> None:
     text = table(f"{COLUMNS}, {MARK}") + f"CREATE SINK o {declared};"
     found = compiled(text + "INSERT INTO o SELECT price FROM bids", bids)
     assert isinstance(found, Query)
     assert found.deliveries == (spec,)
 
 
-def test_a_folder_that_grows(bids: Path) -> None:
+def test_a_growing_folder(bids: Path) -> None:
     said = "'source.monitor-interval' = '3 s', 'idle' = 'wait'"
     found = compiled(table(f"{COLUMNS}, {MARK}", said) + "SELECT * FROM bids", bids)
     expected = read(bids, follow=True, poll_every="3s", idle="wait")
@@ -300,7 +300,7 @@ UPSERT = "'changelog.mode' = 'upsert'"
         KEYED.format("") + ", CONSTRAINT named PRIMARY KEY (note) NOT ENFORCED",
     ],
 )
-def test_rows_are_versions_of_a_primary_key(columns: str, bids: Path) -> None:
+def test_rows_are_versions_of_their_primary_key(columns: str, bids: Path) -> None:
     whole = read(bids).select("price", "ts", "note")
     found = compiled(table(columns, UPSERT) + "SELECT * FROM bids", bids)
     assert found == whole.upserts("note")
@@ -310,7 +310,7 @@ def test_rows_are_versions_of_a_primary_key(columns: str, bids: Path) -> None:
     assert compiled(table(columns) + "SELECT * FROM bids", bids) == whole
 
 
-def test_columns_that_are_not_null(bids: Path) -> None:
+def test_not_null_columns(bids: Path) -> None:
     for column in (" NOT NULL", " NOT NULL COMMENT 'x'", " PRIMARY KEY NOT ENFORCED NOT NULL"):
         found = compiled(table(KEYED.format(column)) + "SELECT * FROM bids", bids)
         assert isinstance(found, Stream)
@@ -326,7 +326,7 @@ def test_columns_that_are_not_null(bids: Path) -> None:
         topic(f"{TIMED}, part INT METADATA FROM 'partition' NOT NULL")
 
 
-def test_computed_columns_are_no_conditions(bids: Path) -> None:
+def test_computed_columns_are_not_filters(bids: Path) -> None:
     """``NOT NULL`` after an expression is about the new column, not about the columns it reads."""
     for end in (" NOT NULL", " NOT NULL COMMENT 'x'", " COMMENT 'x' NOT NULL"):
         for made in ("price", "price + 1", "(price)", "COALESCE(price, 0)"):
@@ -338,7 +338,7 @@ def test_computed_columns_are_no_conditions(bids: Path) -> None:
         assert found.schema.field("z").type == "bool"
 
 
-def test_rows_that_never_end(bids: Path) -> None:
+def test_endless_rows(bids: Path) -> None:
     whole = read(bids).select("price", "ts", "note")
     found = compiled(table(f"{COLUMNS}, {MARK}", "ve = NULL") + "SELECT * FROM bids", bids)
     assert found == whole.for_ever()
@@ -353,7 +353,7 @@ def test_rows_that_never_end(bids: Path) -> None:
     assert source.spec.kind.key == ("price",)
 
 
-def test_a_topic_of_debezium_events() -> None:
+def test_a_topic_with_debezium_events() -> None:
     def debezium(columns: str) -> Query | Stream:
         text = TOPIC.replace("'format' = 'json'", "'format' = 'debezium-json'")
         return sql(text.format(columns, "") + "SELECT * FROM bids")
@@ -450,7 +450,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_does_not_fit_is_refused(text: str, bids: Path) -> None:
+def test_invalid_declarations_are_rejected(text: str, bids: Path) -> None:
     streams = {} if "bids (" in text else {"bids": read(bids)}
     with pytest.raises(SqlError) as raised:
         sql(text, streams, variables={"data": str(bids)})
@@ -458,13 +458,13 @@ def test_what_does_not_fit_is_refused(text: str, bids: Path) -> None:
 
 
 @pytest.mark.parametrize("written", ["3", "'3'", "' 3 '"])
-def test_numbers_may_stand_in_quotes(bids: Path, written: str) -> None:
+def test_numbers_may_be_quoted(bids: Path, written: str) -> None:
     text = table(f"{COLUMNS}, {MARK}", f"'scan.parallelism' = {written}") + "SELECT * FROM bids"
     assert compiled(text, bids) == read(bids, partitions=3).select("price", "ts", "note")
 
 
 @pytest.mark.parametrize("written", ["'x'", "''", "'0'", "'1.5'", "'-1'", "'99999999999999999999'"])
-def test_what_is_no_number_is_refused(bids: Path, written: str) -> None:
+def test_invalid_numbers_are_rejected(bids: Path, written: str) -> None:
     text = table(f"{COLUMNS}, {MARK}", f"'scan.parallelism' = {written}") + "SELECT * FROM bids"
     with pytest.raises(SqlError, match="must be a whole number from 1 to"):
         compiled(text, bids)

@@ -29,7 +29,7 @@ def rows(text: str, dialect: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(v for n, v in row.items() if n not in (VS, VE)) for row in found)
 
 
-def test_columns_have_defaults_numbers_and_declared_types() -> None:
+def test_columns_have_defaults_identities_and_declared_types() -> None:
     text = """
     CREATE TABLE t (id SERIAL PRIMARY KEY, name VARCHAR(9) DEFAULT 'x', n NUMERIC(6, 2), a INT[],
         u TEXT UNIQUE CHECK (u <> ''), FOREIGN KEY (u) REFERENCES other (u));
@@ -44,7 +44,7 @@ def test_columns_have_defaults_numbers_and_declared_types() -> None:
     assert rows(text, "postgres") == wanted
 
 
-def test_the_last_row_of_a_key_remains() -> None:
+def test_the_last_row_of_a_key_is_kept() -> None:
     text = """
     CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR);
     INSERT INTO t VALUES (1, 'a'), (2, 'b'); INSERT INTO t VALUES (1, 'c'); SELECT * FROM t"""
@@ -70,7 +70,7 @@ def test_the_last_row_of_a_key_remains() -> None:
         ("a INT, b INT, UNIQUE (A, b)", "(1, NULL), (1, NULL), (1, 1), (1, 1)"),
     ],
 )
-def test_rows_that_duckdb_refuses_are_refused(columns: str, values: str) -> None:
+def test_rows_that_duckdb_rejects_are_rejected(columns: str, values: str) -> None:
     text = f"CREATE TABLE t ({columns}); INSERT INTO t VALUES {values}; SELECT * FROM t"
     try:
         with duckdb.connect() as duck:
@@ -90,7 +90,7 @@ def test_rows_that_duckdb_refuses_are_refused(columns: str, values: str) -> None
         ("DOUBLE PRECISION[]", "(ARRAY[0.0]), (ARRAY[-0.0])"),
     ],
 )
-def test_equal_values_of_a_unique_column_may_be_written_differently(kind: str, values: str) -> None:
+def test_values_of_a_unique_column_are_compared_by_value(kind: str, values: str) -> None:
     text = f"CREATE TABLE t (a {kind} #); INSERT INTO t VALUES {values}; SELECT * FROM t"
     for word in ("UNIQUE", "PRIMARY KEY"):
         with pytest.raises(SqlError, match="row 2 of VALUES repeats"):
@@ -98,13 +98,13 @@ def test_equal_values_of_a_unique_column_may_be_written_differently(kind: str, v
     assert len(rows(text.replace("#", "NOT NULL"), "postgres")) == 2
 
 
-def test_rows_of_a_query_are_not_checked() -> None:
+def test_checks_are_not_applied_to_rows_of_a_query() -> None:
     text = "CREATE TABLE t (a INT CHECK (a > 0)); INSERT INTO t SELECT -1; SELECT * FROM t"
     with pytest.raises(SqlError, match="CHECK and UNIQUE of rows of a SELECT"):
         sql(text, dialect="duckdb")
 
 
-def test_rows_of_values_and_of_a_query_are_columns_of_one_table() -> None:
+def test_rows_of_values_and_of_a_query_fill_one_table() -> None:
     text = """
     CREATE TABLE t (a INT DEFAULT 5, b INT, c TEXT);
     INSERT INTO t VALUES (9, 9, 'before');
@@ -117,7 +117,7 @@ def test_rows_of_values_and_of_a_query_are_columns_of_one_table() -> None:
     assert rows(text, "postgres") == wanted
 
 
-def test_overwrite_drops_the_rows_before_it() -> None:
+def test_overwrite_drops_the_earlier_rows() -> None:
     text = """
     CREATE TABLE t (a INT); INSERT INTO t VALUES (1); INSERT OVERWRITE t {0} 2;
     INSERT INTO t VALUES (3); SELECT * FROM t"""
@@ -133,20 +133,20 @@ def test_overwrite_drops_the_rows_before_it() -> None:
         ("SELECT 1, 2", "ROW_NUMBER"),
     ],
 )
-def test_inserts_with_an_effect_on_other_rows_are_refused(insert: str, message: str) -> None:
+def test_inserts_that_affect_other_rows_are_rejected(insert: str, message: str) -> None:
     text = f"CREATE TABLE t (a INT PRIMARY KEY, b INT); INSERT INTO t {insert}; SELECT * FROM t"
     with pytest.raises(SqlError, match=message):
         sql(text, dialect="postgres")
 
 
-def test_numbers_of_rows_of_a_query_are_refused() -> None:
+def test_identity_columns_for_rows_of_a_query_are_rejected() -> None:
     text = "CREATE TABLE t (a SERIAL, b INT); INSERT INTO t (b) SELECT 2; SELECT * FROM t"
     with pytest.raises(SqlError, match="write the values of this column"):
         sql(text, dialect="postgres")
 
 
 @pytest.mark.parametrize("mark", ["", ", WATERMARK FOR ts AS ts - INTERVAL '1' SECOND"])
-def test_windows_go_by_the_column_that_they_name(mark: str) -> None:
+def test_windows_use_the_column_they_name(mark: str) -> None:
     text = f"""
     CREATE TABLE t (v INT, ts TIMESTAMP(3){mark});
     INSERT INTO t VALUES (2, TIMESTAMP '2025-01-01 00:00:40'), (1, '2025-01-01 00:00:01');
@@ -161,7 +161,7 @@ def test_rowtime_is_the_time_of_a_row_in_milliseconds() -> None:
     assert rows(text, "ksqldb") == [("a", 1), ("a", 2)]
 
 
-def test_a_window_over_rows_without_a_time_is_refused() -> None:
+def test_a_window_over_rows_without_a_time_is_rejected() -> None:
     text = STREAM.format("", "") + "INSERT INTO s VALUES ('a', 1);" + WINDOW
     with pytest.raises(SqlError, match="list ROWTIME"):
         sql(text, dialect="ksqldb")
@@ -182,7 +182,7 @@ def test_values_that_do_not_fit(values: str, message: str) -> None:
         sql(text + "SELECT * FROM s", dialect="ksqldb")
 
 
-def test_a_query_gets_more_rows() -> None:
+def test_a_query_adds_rows() -> None:
     text = (
         STREAM.format("", "")
         + """
@@ -196,21 +196,21 @@ def test_a_query_gets_more_rows() -> None:
     assert rows(text, "ksqldb") == [("a",), ("b",)]
 
 
-def test_values_and_queries_for_one_table_are_refused() -> None:
+def test_values_and_queries_for_one_table_are_rejected() -> None:
     text = STREAM.format("", "") + "INSERT INTO s VALUES ('a', 1);"
     text += "CREATE STREAM r AS SELECT * FROM s; INSERT INTO s SELECT * FROM r; SELECT * FROM s;"
     with pytest.raises(SqlError, match="UNION ALL"):
         sql(text, dialect="ksqldb")
 
 
-def test_a_null_in_a_not_null_column_is_refused() -> None:
+def test_a_null_in_a_not_null_column_is_rejected() -> None:
     text = "CREATE TABLE t (v INT NOT NULL, w INT); INSERT INTO t (w) VALUES (1); SELECT * FROM t"
     with pytest.raises(SqlError, match="v is NOT NULL"):
         sql(text, dialect="postgres")
 
 
 @pytest.mark.parametrize("last", ["b", "a"])
-def test_a_file_without_times_is_a_table_of_ksqldb_if_no_key_is_twice(
+def test_a_ksqldb_table_over_a_file_without_times_needs_unique_keys(
     tmp_path: Path, last: str
 ) -> None:
     (tmp_path / "t.csv").write_text(f"k,v\na,1\n{last},2\n")
@@ -227,9 +227,7 @@ def test_a_file_without_times_is_a_table_of_ksqldb_if_no_key_is_twice(
 @pytest.mark.parametrize(
     ("insert", "message"), [("VALUES ('abc')", "'abc' is too long"), ("SELECT 'abc'", "SUBSTRING")]
 )
-def test_a_text_that_is_too_long_for_its_column_is_refused(
-    dialect: str, insert: str, message: str
-) -> None:
+def test_a_text_that_is_too_long_is_rejected(dialect: str, insert: str, message: str) -> None:
     with pytest.raises(SqlError, match=message):
         sql(
             f"CREATE TABLE t (a VARCHAR(2)); INSERT INTO t {insert}; SELECT a FROM t",
@@ -251,17 +249,17 @@ COPIED = """CREATE TABLE t (a INT); INSERT INTO t VALUES (1); {0}
         "CREATE TABLE v (a INT); INSERT INTO v SELECT a FROM t; CREATE VIEW u AS SELECT * FROM v;",
     ],
 )
-def test_a_copied_table_gets_no_more_rows(dialect: str, made: str) -> None:
+def test_a_copied_table_gets_no_later_rows(dialect: str, made: str) -> None:
     with pytest.raises(SqlError, match=r"[uv] is a copy"):
         sql(COPIED.format(made), dialect=dialect)
 
 
-def test_a_view_and_a_table_of_flink_are_no_copies() -> None:
+def test_flink_views_and_tables_are_not_copies() -> None:
     assert rows(COPIED.format("CREATE VIEW u AS SELECT * FROM t;"), "duckdb") == [(1,), (2,)]
     assert rows(COPIED.format("CREATE TABLE u AS SELECT * FROM t;"), "flink") == [(1,), (2,)]
 
 
-def test_a_name_of_with_is_no_table_that_is_copied() -> None:
+def test_a_with_name_does_not_refer_to_a_copied_table() -> None:
     text = """CREATE TABLE s (a INT); CREATE TABLE t (a INT); INSERT INTO t VALUES (1);
     CREATE TABLE u AS WITH s AS (SELECT a FROM t) SELECT * FROM s; INSERT INTO s VALUES (2);
     SELECT u.a FROM u UNION ALL SELECT s.a FROM s"""
@@ -275,12 +273,12 @@ def test_a_text_of_a_select_that_fits_is_inserted(item: str) -> None:
     assert rows(text, "postgres") == [("abc",)]
 
 
-def test_spaces_beyond_the_length_are_cut() -> None:
+def test_trailing_spaces_are_cut() -> None:
     text = "CREATE TABLE t (a VARCHAR(3)); INSERT INTO t VALUES ('ab    '); SELECT a FROM t"
     assert rows(text, "postgres") == [("ab ",)]
 
 
-def test_equal_json_of_a_column_is_one_group() -> None:
+def test_equal_json_values_form_one_group() -> None:
     text = """CREATE TABLE t (j JSONB);
     INSERT INTO t VALUES ('{"a": 1, "b": 2}'), ('{"b":2,"a":1.0}');
     SELECT j AS k, COUNT(*) AS n FROM t GROUP BY j"""

@@ -55,7 +55,7 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_what_would_change_rows_is_refused(text: str) -> None:
+def test_options_that_would_change_rows_are_rejected(text: str) -> None:
     dialect, said = REFUSED[text]
     with pytest.raises(SqlError) as raised:
         sql(text, {}, dialect=dialect)
@@ -67,13 +67,13 @@ def test_a_value_without_effect_is_accepted(text: str) -> None:
     assert isinstance(sql(text, {}, dialect=ACCEPTED[text]), Stream | Query)
 
 
-def test_the_key_of_a_sink_is_read_in_its_dialect() -> None:
+def test_the_key_of_a_sink_is_parsed_in_its_dialect() -> None:
     made = sql(SINK.format("type='upsert', primary_key='a'"), {}, dialect="postgres")
     assert isinstance(made, Query)
     assert made.deliveries == (sinks.kafka("t", servers="h:1", key="a", upsert=True),)
 
 
-def test_an_idle_timeout_of_the_session_is_that_of_its_live_sources() -> None:
+def test_the_idle_timeout_of_a_session_applies_to_its_live_sources() -> None:
     own = TABLE.replace("'topic'='s'", "'topic'='s', 'idle_after'='4 s'")
     for table, value, expected in (
         (TABLE, "30 s", ("follow", 30_000_000)),
@@ -86,7 +86,7 @@ def test_an_idle_timeout_of_the_session_is_that_of_its_live_sources() -> None:
         assert (log.idle, log.idle_after_us) == expected
 
 
-def test_a_grace_period_is_the_delay_of_a_topic_without_one() -> None:
+def test_a_grace_period_becomes_the_delay_of_a_topic_without_one() -> None:
     query = "SELECT a, COUNT(*) AS n FROM s WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 9 MINUTES) "
     query += "GROUP BY a EMIT FINAL"
     assert _source(TOPIC.format("") + query, "ksqldb").delay_us == 1_000_000
@@ -95,7 +95,7 @@ def test_a_grace_period_is_the_delay_of_a_topic_without_one() -> None:
     )
 
 
-def test_a_key_of_ksqldb_is_the_key_of_the_message() -> None:
+def test_a_ksqldb_key_is_the_key_of_the_message() -> None:
     for kind, key in (("STREAM", "KEY"), ("TABLE", "PRIMARY KEY")):
         text = TOPIC.replace("STREAM", kind).replace("id INT", f"id {{}} {key}")
         query = "SELECT * FROM s"
@@ -116,7 +116,7 @@ def test_a_key_of_ksqldb_is_the_key_of_the_message() -> None:
         sql(two + "SELECT * FROM s", dialect="ksqldb")
 
 
-def test_a_key_and_a_grace_period_of_ksqldb_are_those_of_sources_alone() -> None:
+def test_a_ksqldb_key_and_grace_period_apply_to_sources_only() -> None:
     target = "CREATE {} o (id VARCHAR {}, n BIGINT) WITH (KAFKA_TOPIC='o', servers='h:1');"
     query = """INSERT INTO o SELECT CAST(a AS VARCHAR) AS id, COUNT(*) AS n FROM s
         WINDOW TUMBLING (SIZE 1 HOUR, GRACE PERIOD 9 MINUTES) GROUP BY a EMIT FINAL"""
@@ -129,7 +129,7 @@ def test_a_key_and_a_grace_period_of_ksqldb_are_those_of_sources_alone() -> None
         assert made.deliveries == (expected,)
 
 
-def test_a_comment_or_text_is_no_grace_period() -> None:
+def test_a_grace_period_in_a_comment_or_text_is_ignored() -> None:
     topic = TOPIC.format("").replace("delay='1s', ", "")
     for query in (
         "SELECT a FROM s -- GRACE PERIOD 9 DAYS",
@@ -139,7 +139,7 @@ def test_a_comment_or_text_is_no_grace_period() -> None:
             sql(topic + query, dialect="ksqldb")
 
 
-def test_an_own_type_of_ksqldb_is_replaced_where_a_type_stands() -> None:
+def test_a_custom_type_of_ksqldb_is_replaced_only_as_a_type() -> None:
     made = sql(
         """CREATE TYPE address AS STRUCT<city VARCHAR, n DECIMAL(5, 2)>;
         CREATE TYPE IF NOT EXISTS person AS STRUCT<address address, homes ARRAY<address>>;

@@ -57,7 +57,7 @@ def test_a_sink_from_a_view(options: str, spec: object) -> None:
     assert found.deliveries == (spec,)
 
 
-def test_a_topic_of_debezium_is_a_table() -> None:
+def test_a_debezium_topic_is_a_table() -> None:
     written = """CREATE TABLE items (id BIGINT, price BIGINT, PRIMARY KEY (id)) WITH (
         connector='kafka', topic='items', properties.bootstrap.server='h:9092'{}
     ) {}; SELECT * FROM items"""
@@ -68,7 +68,7 @@ def test_a_topic_of_debezium_is_a_table() -> None:
     assert risingwave.plan == flink.plan
 
 
-def test_one_option_in_two_spellings() -> None:
+def test_an_option_with_two_spellings() -> None:
     options = "(type='upsert', mode='append', primary_key='page_id', "
     with pytest.raises(SqlError, match="type has the same meaning as mode"):
         sql(f"{VIEW} CREATE SINK s FROM visits_stream_mv WITH {options}{TABLE})")
