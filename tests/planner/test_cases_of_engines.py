@@ -15,7 +15,7 @@ import pytest
 from planner import Stream, sql
 from planner.physical.lower import lower
 from rvertex.errors import LateRowError
-from tests.planner.sql.pasted.test_pasted_statements import (
+from tests.planner.sql.pasted.test_pasted import (
     CASES as PASTED,
     UNSAID as UNSAID_AS_PASTED,
 )
@@ -34,7 +34,7 @@ UNSAID = {
     "watermark of a batch": "the answer would depend on batches",
     "chop without end": "an event without end would have pieces without end",
 }
-#: The maximum number of such cases, including those of test_pasted_statements.py.
+#: The maximum number of such cases, including those of test_pasted.py.
 UNSAID_MAX = 8
 
 

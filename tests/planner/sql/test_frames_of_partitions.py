@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from planner import SqlError, Stream, sql
-from tests.planner.sql.pasted.test_pasted_statements import _plain, _rows
+from tests.planner.sql.pasted.test_pasted import _plain, _rows
 from tests.support.budget import DEPTH
 from tests.support.ducks import duck
 

@@ -14,7 +14,7 @@ from planner import Stream, sql
 from planner.physical.lower import lower
 from planner.sql.reading.forms.templates import NAMED, OF_ENGINE
 from rstream.items.batch import VE, VS
-from tests.planner.sql.pasted.test_pasted_statements import _plain
+from tests.planner.sql.pasted.test_pasted import _plain
 from tests.support.budget import one_in
 from tests.support.ducks import duck
 from tests.support.plan_runner import answer

@@ -13,7 +13,7 @@ import pytest
 from planner import SqlError, Stream, sql
 from planner.physical.lower import lower
 from rstream.items.batch import VE, VS
-from tests.planner.sql.pasted.test_pasted_statements import _plain
+from tests.planner.sql.pasted.test_pasted import _plain
 from tests.support.budget import one_in
 from tests.support.plan_runner import answer
 
