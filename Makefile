@@ -36,6 +36,7 @@ SEED ?= 0
 RANGES ?= 200
 KINDS ?= all
 KILLS ?= 300
+SEQUENCES ?= 30
 TRACE ?= 20
 MINUTES ?= 60
 RATE ?= 20000
@@ -119,8 +120,12 @@ photon-day: $(STAMP)  ## a simulated day of two sites and five million clicks: m
 	$(BIN)/python -m tests.rvertex.joiner.day --seed $(SEED)
 
 .PHONY: live-kills
-live-kills: setup  ## kill and freeze live jobs on Spark at random: make live-kills KILLS=300 SEED=0; half an hour
-	$(BIN)/python -m tests.kills --kills $(KILLS) --seed $(SEED) $(if $(LOG),--log $(LOG)) $(if $(CLUSTER),--cluster) $(if $(CHANGES),--changes)
+live-kills: setup  ## kill and freeze live jobs on Spark at random: make live-kills KILLS=300 SEED=0; half an hour; PER_S=50000: rescales at that rate
+	$(BIN)/python -m tests.kills --kills $(KILLS) --seed $(SEED) $(if $(LOG),--log $(LOG)) $(if $(CLUSTER),--cluster) $(if $(CHANGES),--changes) $(if $(PER_S),--rate $(PER_S))
+
+.PHONY: live-changes
+live-changes: setup  ## change live jobs on Spark amid kills and freezes: make live-changes SEQUENCES=30 SEED=0 CLUSTER=1
+	$(BIN)/python -m tests.kills.sequences $(SEED) $(SEQUENCES) $(if $(LOG),--log $(LOG)) $(if $(CLUSTER),--cluster)
 
 sim-mutants: $(STAMP)  ## plant bugs one by one; the simulation must catch each
 	$(BIN)/python -m tests.sim.mutants

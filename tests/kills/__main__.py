@@ -3,7 +3,8 @@
 Each job is killed and frozen about forty times at random moments, sometimes before it has
 recovered. Then its delivered rows are compared. Each fault and each comparison is a line of
 ``--log``, so an aborted run is not lost. ``--cluster`` runs on a standalone cluster of one master
-and two workers, and also kills executors.
+and two workers, and also kills executors. ``--rate 50000`` rescales a job that counts events of a
+log at that rate, and compares its windows with the right counts.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from tests.kills.changes import with_changes
+from tests.kills.changes import only_rescaled, with_changes
 from tests.kills.check import check
 from tests.kills.faults import CLUSTER_KINDS, KINDS
-from tests.kills.feed import PARTITIONS, Feed
+from tests.kills.feed import PARTITIONS, feed_of
 from tests.kills.queries import EVENTS, PAIRS, SIDES, JobSpec
 from tests.kills.scene import START_S_MAX, Processes, Scene, is_whole
 from tests.spark.cluster import Cluster
@@ -130,11 +131,13 @@ def main() -> int:
         "--changes", action="store_true", help="also change the jobs, most of them amid faults"
     )
     parser.add_argument("--customers", type=int, default=0, help="keys that come once, or nearly")
+    parser.add_argument("--rate", type=int, default=0, help="events/s; only rescales and faults")
     options = parser.parse_args()
     # so that all started processes are ended
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     log = Log(options.log, options.seconds)
-    pairs = [p for p in PAIRS if "/".join(p).startswith(options.only)]
+    only = "windows" if options.rate else options.only
+    pairs = [p for p in PAIRS if "/".join(p).startswith(only)]
     first = options.seed % len(pairs)
     pairs = pairs[first:] + pairs[:first]
     folder = Path(tempfile.mkdtemp(prefix="live-kills-"))
@@ -150,9 +153,13 @@ def main() -> int:
             idle = IDLE[(number // len(pairs) + number) % len(IDLE)]
             place = folder / name
             place.mkdir()
-            spec = JobSpec(name, query, strategy, idle, str(place / "job"), "", "", master)
+            spec = JobSpec(
+                name, query, strategy, idle, str(place / "job"), "", "", master, options.rate
+            )
             kinds = CLUSTER_KINDS if options.cluster else KINDS
-            if options.changes:
+            if options.rate:
+                kinds = only_rescaled(kinds)
+            elif options.changes:
                 kinds = with_changes(kinds)
             if options.kinds:
                 kinds = {kind: kinds[kind] for kind in options.kinds.split(",")}
@@ -186,19 +193,17 @@ def run_job(
         server = PostgresServer()
         cleanup.callback(server.close)
         spec = JobSpec(**{**vars(spec), "servers": broker.servers, "dsn": server.dsn})
-        topics = {name: spec.topic(name) for name in (EVENTS, SIDES)}
-        for name, topic in topics.items():
-            broker.create_topic(topic, PARTITIONS[name])
+        for name in (EVENTS, SIDES):
+            broker.create_topic(spec.topic(name), PARTITIONS[name])
         broker.create_topic(spec.topic("answer"), OUTPUTS)
-        processes = Processes([spec], broker, server, folder)
+        processes = Processes(broker, server, folder)
         cleanup.callback(processes.close)
         scene = Scene(spec, processes, folder)
         try:
+            scene.feed = feed = feed_of(spec, dice.randrange(1 << 30), customers=customers)
+            cleanup.callback(feed.close)
             processes.begin_life()
-            silent = spec.idle == "follow"
-            number = dice.randrange(1 << 30)
-            feed = Feed(broker.servers, topics, number, silent=silent, customers=customers)
-            scene.feed = feed
+            processes.run(spec)
             scene.until(is_whole, START_S_MAX, "all at work")
             scene.wait_delivered(time.time_ns() // 1000)
             time.sleep(WARM_S)
@@ -209,8 +214,9 @@ def run_job(
                 done += 1
             time.sleep(WARM_S)
             feed.stop()
-            scene.resume_until_all_is_read()
-            processes.life.finish()
+            if not spec.rate:
+                scene.resume_until_all_is_read()
+            processes.finish(spec)
             found = check(scene)
         except Exception as error:
             traceback.print_exc()

@@ -174,3 +174,12 @@ def with_changes(kinds: dict[str, tuple[int, Fault]]) -> dict[str, tuple[int, Fa
     for name, (weight, verb) in VERBS.items():
         found[name] = (2 * total * weight // weights, changed(amid, verb))
     return found
+
+
+def only_rescaled(kinds: dict[str, tuple[int, Fault]]) -> dict[str, tuple[int, Fault]]:
+    """Return rescales and moves of ranges, usually during a strike."""
+    amid = {k: v for k, v in kinds.items() if v[1] is not faults.add_partition}
+    return {
+        "rescaled": (3, changed(amid, rescale_job)),
+        "split or joined": (2, changed(amid, move_ranges)),
+    }

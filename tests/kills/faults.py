@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.storage.liveness import STATUS_STALE_US
+from tests.kills.feed import Feed
 from tests.kills.life import HOST_SILENCE_S
 from tests.kills.queries import EVENTS
 from tests.kills.scene import (
@@ -81,9 +82,7 @@ def kill_server(scene: Scene, dice: random.Random) -> str:
 def kill_driver(scene: Scene, dice: random.Random) -> str:
     """SIGKILL of the driver, which also delivers; another one resumes the job."""
     pid = scene.processes.life.process.pid
-    scene.processes.life.kill()
-    time.sleep(dice.uniform(0.0, 0.5))  # its hosts continue for a while
-    scene.processes.begin_life()
+    scene.processes.replace_life(dice.uniform(0.0, 0.5))  # its hosts continue for a while
     return f"driver {pid}"
 
 
@@ -110,6 +109,7 @@ def succeed_driver(scene: Scene, dice: random.Random) -> str:
         time.sleep(dice.uniform(0.0, 3.0))
     finally:
         frozen.thaw()
+    old.close()
     deadline_s = time.monotonic() + ZOMBIE_S_MAX
     while old.process.poll() is None:
         if time.monotonic() > deadline_s:
@@ -120,7 +120,7 @@ def succeed_driver(scene: Scene, dice: random.Random) -> str:
 
 def add_partition(scene: Scene, dice: random.Random) -> str:
     """Add a partition with events to a topic; the job or its successor reads it."""
-    assert scene.feed is not None
+    assert isinstance(scene.feed, Feed)
     topic = scene.spec.topic(EVENTS)
     scene.broker.add_partitions(topic, scene.feed.partitions[EVENTS] + 1)
     count = scene.feed.add_partition(EVENTS)

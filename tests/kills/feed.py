@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from tests.kills.queries import EVENTS, SIDES
+from tests.kills.log_feed import LogFeed
+from tests.kills.queries import EVENTS, SIDES, JobSpec
 from tests.support.brokers import QUIET, Record, send
 
 PARTITIONS = {EVENTS: 4, SIDES: 2}
@@ -71,6 +72,11 @@ class Feed:
         left = self._producer.flush(_FLUSH_S_MAX)
         assert not left, f"{left} events were not taken within {_FLUSH_S_MAX} s"
 
+    def close(self) -> None:
+        """End the thread; events may be lost. Idempotent."""
+        self._stopped.set()
+        self._thread.join()
+
     def add_partition(self, name: str) -> int:
         """Write into one more partition, which the topic already has. Return their number."""
         self.partitions[name] += 1
@@ -115,3 +121,12 @@ class Feed:
         if self._customers and self._dice.random() < CUSTOMERS_SHARE:
             return KEYS + self._dice.randrange(self._customers)
         return self._dice.randrange(KEYS)
+
+
+def feed_of(spec: JobSpec, seed: int, *, customers: int = 0, share: float = 1.0) -> Feed | LogFeed:
+    """Begin to write the events of a job."""
+    if spec.rate:
+        return LogFeed(spec.log, spec.rate)
+    topics = {name: spec.topic(name) for name in (EVENTS, SIDES)}
+    silent = spec.idle == "follow"
+    return Feed(spec.servers, topics, seed, silent=silent, customers=customers, share=share)

@@ -1,16 +1,16 @@
-"""A run of jobs: a process that starts or resumes them, and prints their statuses as lines.
+"""A driver: a process that runs jobs side by side in one Spark, and prints statuses as lines.
 
-``python -m tests.kills.life SPECS``, a list of :class:`tests.kills.queries.JobSpec` as JSON. The
-line "finish" on its standard input ends the sources where their topics end.
+``python -m tests.kills.life``. Each line of its standard input is a JSON object: ``{"run": SPEC}``,
+a :class:`tests.kills.queries.JobSpec`, starts or resumes a job; ``{"finish": NAME}`` ends its
+sources where their topics end. It ends after its jobs once its standard input is closed.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
+import traceback
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,29 +30,40 @@ CONFIG = JobConfig(
     host_start_wait_s=600.0,
     host=HostLimits(checkpoint_interval_s=0.5, lease_s=1.0),
 )
-FINISH = "finish"
+RUN, FINISH = "run", "finish"
 
 
-def main(specs: list[JobSpec]) -> None:
-    """Run the jobs to their ends, in one Spark."""
-    finish = threading.Event()
-    threading.Thread(target=obey, args=[finish], daemon=True).start()
-    with ThreadPoolExecutor(len(specs)) as pool:
-        runs = [pool.submit(run, spec, finish) for spec in specs]
-    for one in runs:
-        one.result()
+def main() -> None:
+    """Obey each line of standard input. Then wait for the jobs."""
+    jobs: dict[str, threading.Thread] = {}
+    finish: dict[str, threading.Event] = {}
+    for line in sys.stdin:
+        order: dict[str, Any] = json.loads(line)
+        if RUN in order:
+            spec = JobSpec(**order[RUN])
+            finish[spec.name] = threading.Event()
+            jobs[spec.name] = threading.Thread(target=run, args=[spec, finish[spec.name]])
+            jobs[spec.name].start()
+        else:
+            finish[order[FINISH]].set()
+    for job in jobs.values():
+        job.join()
 
 
 def run(spec: JobSpec, finish: threading.Event) -> None:
     """Run or resume a job to its end."""
     given: dict[str, Any] = {"config": CONFIG, "on_status": partial(show, spec.name)}
-    if Path(spec.root, "job.json").exists():
-        job = jobmanager.resume(spec.root, **given)
-    else:
-        given |= {"root": spec.root, "master": spec.master, **spec.options()}
-        job = jobmanager.run(spec.live(), **given)
-    threading.Thread(target=end, args=[job, finish], daemon=True).start()
-    job.wait()
+    try:
+        if Path(spec.root, "job.json").exists():
+            job = jobmanager.resume(spec.root, **given)
+        else:
+            given |= {"root": spec.root, "master": spec.master, **spec.options()}
+            job = jobmanager.run(spec.live(), **given)
+        threading.Thread(target=end, args=[job, finish], daemon=True).start()
+        show(spec.name, job.wait())
+    except Exception as error:
+        traceback.print_exc()
+        show(spec.name, {"state": "failed", "error": repr(error)})
 
 
 def end(job: jobmanager.Job, finish: threading.Event) -> None:
@@ -61,18 +72,13 @@ def end(job: jobmanager.Job, finish: threading.Event) -> None:
     job.stop(finish=True)
 
 
-def obey(finish: threading.Event) -> None:
-    """Act on each line of standard input."""
-    for line in sys.stdin:
-        if line.strip() == FINISH:
-            finish.set()
-
-
 def show(name: str, status: dict[str, Any]) -> None:
     """Print a line per status of the job, unbuffered."""
-    shown = {k: status[k] for k in ("state", "error", "events_in", "late_events", "restarts")}
-    shown |= {"job": name, "pid": os.getpid()}
-    shown["hosts"] = [{k: host[k] for k in ("host", "state", "pid")} for host in status["hosts"]]
+    shown: dict[str, Any] = {"job": name, "state": status["state"], "error": status.get("error")}
+    shown |= {k: status.get(k, 0) for k in ("events_in", "late_events", "restarts")}
+    shown["hosts"] = [
+        {k: host[k] for k in ("host", "state", "pid")} for host in status.get("hosts", ())
+    ]
     shown["vertices"] = [
         {
             "vertex": row["vertex"],
@@ -82,7 +88,7 @@ def show(name: str, status: dict[str, Any]) -> None:
             "is_source": bool(row["logs"]),
             "instances": [{k: i[k] for k in ("state", "host", "pid")} for i in row["instances"]],
         }
-        for row in status["vertices"]
+        for row in status.get("vertices", ())
     ]
     shown["deliveries"] = [
         {k: row[k] for k in ("delivery", "partition", "state", "rows", "lag_items")}
@@ -93,4 +99,4 @@ def show(name: str, status: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main([JobSpec(**spec) for spec in json.loads(sys.argv[1])])
+    main()

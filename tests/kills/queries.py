@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -126,6 +127,13 @@ class JobSpec:
     servers: str
     dsn: str
     master: str
+    #: Events per second of a log; 0: they are in topics.
+    rate: int = 0
+
+    @property
+    def log(self) -> str:
+        """The log with the events, where they are not in topics."""
+        return str(Path(self.root).parent / "log")
 
     def topic(self, name: str) -> str:
         """The topic of "events", of "sides", or of the result."""
@@ -179,6 +187,10 @@ class JobSpec:
         return found.recover_with("replication", replicas=REPLICAS) if is_mixed else found
 
     def _topic_stream(self, name: str, until: str | None) -> Stream:
+        if self.rate:
+            return Stream.from_rstream(
+                self.log, vs="at", delay="0ms", follow=True, idle_after="100ms"
+            )
         return Stream.from_kafka(
             self.topic(name),
             servers=self.servers,

@@ -14,15 +14,16 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from jobmanager.storage.root import JobRoot
-from tests.kills.life import FINISH
+from tests.kills.feed import Feed
+from tests.kills.life import FINISH, RUN
 from tests.kills.queries import EVENTS, TIME_OF
 from tests.rooms import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.kills.feed import Feed
+    from tests.kills.log_feed import LogFeed
     from tests.kills.queries import JobSpec
     from tests.support.brokers import Broker
     from tests.support.postgres_server import PostgresServer
@@ -35,6 +36,8 @@ FINISH_S_MAX = 600.0
 #: The time limit for a suspended driver with a successor to end after it wakes up.
 ZOMBIE_S_MAX = 300.0
 POLL_S = 0.05
+#: Java that transfers few bytes and compiles little.
+JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 RESUMES_MAX = 4
 _NO_STATUS: dict[str, Any] = {"state": "starting", "hosts": [], "vertices": [], "deliveries": []}
 
@@ -61,17 +64,16 @@ class Frozen:
 
 
 class Life:
-    """A process that runs jobs, and the lines that it prints."""
+    """A driver: a process that runs jobs, and the lines that it prints."""
 
-    def __init__(self, specs: Sequence[JobSpec], log: Path, *, machine: str = "") -> None:
+    def __init__(self, log: Path, changed: threading.Condition, *, machine: str = "") -> None:
         """``machine``: the name of the machine that the process believes to run on."""
-        given = json.dumps([asdict(spec) for spec in specs])
-        command = [sys.executable, "-m", "tests.kills.life", given]
+        command = [sys.executable, "-m", "tests.kills.life"]
         if machine:
             renamed = 'hostname "$0" && exec "$@"'
             command = ["unshare", "--uts", "sh", "-c", renamed, machine, *command]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        environment |= {"JDK_JAVA_OPTIONS": "-XX:+UseSerialGC"}  # it transfers few bytes
+        environment |= {"JDK_JAVA_OPTIONS": JAVA}
         environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
         with log.open("ab") as output:
             self.process = subprocess.Popen(
@@ -83,44 +85,23 @@ class Life:
                 stderr=output,
                 text=True,
             )
-        self._log = log
-        self._changed = threading.Condition()
-        #: By name of the job.
-        self.statuses = {spec.name: _NO_STATUS for spec in specs}
+        self._changed = changed
+        #: The newest, by name of the job.
+        self.statuses: dict[str, dict[str, Any]] = {}
         threading.Thread(target=self._read, daemon=True).start()
 
-    def until(
-        self, name: str, holds: Callable[[dict[str, Any]], bool], limit_s: float, what: str
-    ) -> dict[str, Any]:
-        """Wait for a status of the job that satisfies ``holds``, and return it.
-
-        Raises:
-            WrongError: the process ended, the job failed, or it takes too long.
-        """
-        deadline_s = time.monotonic() + limit_s
-        with self._changed:
-            while not holds(self.statuses[name]):
-                status = self.statuses[name]
-                if status["state"] == "failed":
-                    raise WrongError(f"the job failed: {status['error']}")
-                if self.process.poll() is not None:
-                    raise WrongError(f"the driver ended: {self._log.read_text()[-2000:]}")
-                if time.monotonic() > deadline_s:
-                    raise WrongError(f"{what}: not after {limit_s:.0f} s: {status}")
-                self._changed.wait(POLL_S)
-            return self.statuses[name]
-
-    def finish(self) -> None:
-        """End the sources at the ends of their topics, and wait until all is delivered."""
+    def order(self, verb: str, given: object) -> None:
+        """Send a line; a driver that was just killed ignores it."""
         assert self.process.stdin is not None
-        self.process.stdin.write(FINISH + "\n")
-        self.process.stdin.flush()
-        try:
-            code = self.process.wait(FINISH_S_MAX)
-        except subprocess.TimeoutExpired:
-            raise WrongError(f"no end after {FINISH_S_MAX:.0f} s: {self.statuses}") from None
-        if code:
-            raise WrongError(f"exit code {code}: {self._log.read_text()[-2000:]}")
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(json.dumps({verb: given}) + "\n")
+            self.process.stdin.flush()
+
+    def close(self) -> None:
+        """Let it end after its jobs."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
 
     def kill(self) -> None:
         """Idempotent."""
@@ -137,13 +118,21 @@ class Life:
 
 
 class Processes:
-    """The processes that jobs share: their drivers, a broker, a database server."""
+    """The processes that jobs share: their drivers, a broker, a database server.
 
-    def __init__(
-        self, specs: Sequence[JobSpec], broker: Broker, server: PostgresServer, folder: Path
-    ) -> None:
+    Several threads may use it.
+    """
+
+    def __init__(self, broker: Broker, server: PostgresServer, folder: Path) -> None:
         self.broker, self.server = broker, server
-        self._specs, self._log = specs, folder / "driver.log"
+        self._log = folder / "driver.log"
+        #: The jobs that the driver runs, and those of them that are to end.
+        self._specs: dict[str, JobSpec] = {}
+        self._ending: set[str] = set()
+        #: Held while a strike on a shared process is done.
+        self.striking = threading.RLock()
+        self._changed = threading.Condition(threading.RLock())
+        self._is_replaced = False
         self._lives: list[Life] = []
         self._machine = ""
         self._asleep: list[Frozen] = []
@@ -155,14 +144,85 @@ class Processes:
         return self._lives[-1]
 
     def begin_life(self, *, machine: str = "") -> Life:
-        """Start a process that runs or resumes the jobs."""
-        self._machine = machine or self._machine  # the next one is known to be beside a dead one
-        self._lives.append(Life(self._specs, self._log, machine=self._machine))
-        return self.life
+        """Start a driver of all jobs."""
+        with self._changed:
+            self._machine = (
+                machine or self._machine
+            )  # the next one is known to be beside a dead one
+            self._lives.append(Life(self._log, self._changed, machine=self._machine))
+            for spec in self._specs.values():
+                self.life.order(RUN, asdict(spec))
+            for name in self._ending:
+                self.life.order(FINISH, name)
+            self._is_replaced = False
+            return self.life
+
+    def replace_life(self, pause_s: float) -> None:
+        """Kill the driver; another one begins after a pause."""
+        with self._changed:
+            self._is_replaced = True
+        self.life.kill()
+        time.sleep(pause_s)
+        self.begin_life()
+
+    def run(self, spec: JobSpec) -> None:
+        """Start a job."""
+        with self._changed:
+            self._specs[spec.name] = spec
+            self.life.order(RUN, asdict(spec))
+
+    def finish(self, spec: JobSpec) -> None:
+        """End the sources at the ends of their topics, and wait until all is delivered."""
+        with self._changed:
+            self._ending.add(spec.name)
+            self.life.order(FINISH, spec.name)
+        self.until(spec.name, lambda status: status["state"] == "finished", FINISH_S_MAX, "an end")
+        self.forget(spec)
+
+    def forget(self, spec: JobSpec) -> None:
+        """Do not start the job again."""
+        with self._changed:
+            self._specs.pop(spec.name, None)
+            self._ending.discard(spec.name)
+
+    def status(self, name: str) -> dict[str, Any]:
+        """The newest status of the job."""
+        return self.life.statuses.get(name, _NO_STATUS)
+
+    def until(
+        self, name: str, holds: Callable[[dict[str, Any]], bool], limit_s: float, what: str
+    ) -> dict[str, Any]:
+        """Wait for a status of the job that satisfies ``holds``, and return it.
+
+        Raises:
+            WrongError: the driver ended, the job failed, or it takes too long.
+        """
+        deadline_s = time.monotonic() + limit_s
+        with self._changed:
+            while not holds(status := self.status(name)):
+                if status["state"] == "failed":
+                    raise WrongError(f"the job failed: {status['error']}")
+                self.check_alive()
+                if time.monotonic() > deadline_s:
+                    raise WrongError(f"{what}: not after {limit_s:.0f} s: {status}")
+                self._changed.wait(POLL_S)
+            return status
+
+    def check_alive(self) -> None:
+        """Check that the driver lives.
+
+        Raises:
+            WrongError: it ended, and no strike ended it.
+        """
+        if not self._is_replaced and self.life.process.poll() is not None:
+            raise WrongError(f"the driver ended: {self._log.read_text()[-2000:]}")
 
     def freeze(self, pid: int, seconds: float) -> None:
         """Suspend a process, and wake it up after some time."""
-        frozen = Frozen(pid)
+        try:
+            frozen = Frozen(pid)
+        except ProcessLookupError:  # it has just ended
+            return
         self._asleep.append(frozen)
         timer = threading.Timer(seconds, frozen.thaw)
         timer.daemon = True
@@ -206,18 +266,18 @@ class Scene:
         #: What was tried of that, and its outcomes.
         self.changes: list[str] = []
         #: The writer of the topics, once it has started.
-        self.feed: Feed | None = None
+        self.feed: Feed | LogFeed | None = None
 
     @property
     def status(self) -> dict[str, Any]:
         """The newest status of the job."""
-        return self.processes.life.statuses[self.spec.name]
+        return self.processes.status(self.spec.name)
 
     def until(
         self, holds: Callable[[dict[str, Any]], bool], limit_s: float, what: str
     ) -> dict[str, Any]:
-        """Wait for a status (``Life.until``)."""
-        return self.processes.life.until(self.spec.name, holds, limit_s, what)
+        """Wait for a status (``Processes.until``)."""
+        return self.processes.until(self.spec.name, holds, limit_s, what)
 
     def newest_us(self) -> int:
         """The time of the newest event with a row in the table; 0 if none can be read."""
@@ -237,9 +297,7 @@ class Scene:
         while self.newest_us() <= since_us:
             if self.status["state"] == "failed" or time.monotonic() > deadline_s:
                 raise WrongError(f"nothing new after {RECOVERY_S_MAX:.0f} s: {self.status}")
-            code = self.processes.life.process.poll()
-            if code is not None:
-                raise WrongError(f"the driver ended with {code}")
+            self.processes.check_alive()
             time.sleep(POLL_S)
 
     def wait_whole(self) -> dict[str, Any]:
@@ -248,7 +306,7 @@ class Scene:
 
     def resume_until_all_is_read(self) -> None:
         """Resume the job so that it reads partitions that it could not discover before."""
-        assert self.feed is not None
+        assert isinstance(self.feed, Feed)
         for _ in range(RESUMES_MAX):
             plan = JobRoot(self.spec.root).read_plan()
             assert plan is not None
@@ -261,8 +319,7 @@ class Scene:
             }
             if len(read) == self.feed.partitions[EVENTS]:
                 return
-            self.processes.life.kill()
-            self.processes.begin_life()
+            self.processes.replace_life(0.0)
             self.wait_whole()
         raise WrongError(f"partitions are not taken in: {sorted(read)}")
 
