@@ -34,7 +34,9 @@ HARD = "a b'@/\\x"
         ("host=h passfile=/p", "host=h passfile=/p"),
     ],
 )
-def test_secrets_are_put_in(dsn: str, resolved: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_references_are_replaced_by_secrets(
+    dsn: str, resolved: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PW", HARD)
     monkeypatch.setenv("DSN", "host=h password=env:PW")
     assert resolved_string(dsn) == resolved
@@ -57,11 +59,11 @@ def test_secrets_are_put_in(dsn: str, resolved: str, monkeypatch: pytest.MonkeyP
         ("file:/run/dsn", False),
     ],
 )
-def test_a_password_in_the_query_is_found(dsn: str, is_literal: bool) -> None:
+def test_a_password_in_the_query_is_detected(dsn: str, is_literal: bool) -> None:
     assert holds_password(dsn) is is_literal
 
 
-def test_reasons_show_none() -> None:
+def test_error_messages_show_no_secret() -> None:
     dsn = "postgresql://u:hu%40sh@h/d"
     for reason in (f"cannot connect to {dsn}", "bad hu@sh", "bad hu%40sh", 'invalid URI "hu%4"'):
         assert "hu" not in shown_reason(reason, dsn)

@@ -59,7 +59,7 @@ def alive(table: pa.Table | None) -> list[Any]:
 
 
 @pytest.mark.parametrize("seed", seeds(0, 4))
-def test_any_copy_leads_to_the_same_rows(seed: int, tmp_path: Path) -> None:
+def test_every_copy_leads_to_the_same_rows(seed: int, tmp_path: Path) -> None:
     chance, uri = Random(seed), str(tmp_path / "s")
     rows = some_rows(chance)
     count = written(uri, rows, chance)
@@ -82,7 +82,7 @@ def test_any_copy_leads_to_the_same_rows(seed: int, tmp_path: Path) -> None:
         assert alive(found.alive(at)) == sorted((s, k) for s, e, k in rows if s <= at < e), at
 
 
-def test_a_read_that_fails_can_be_repeated(tmp_path: Path) -> None:
+def test_a_failed_read_can_be_repeated(tmp_path: Path) -> None:
     chance, uri = Random(1), str(tmp_path / "s")
     rows = some_rows(chance)
     count = written(uri, rows, chance)
@@ -96,7 +96,7 @@ def test_a_read_that_fails_can_be_repeated(tmp_path: Path) -> None:
     assert current.seq == 7
 
 
-def test_a_column_that_was_added_is_null_in_rows_of_before(tmp_path: Path) -> None:
+def test_an_added_column_is_null_in_earlier_rows(tmp_path: Path) -> None:
     uri, more = str(tmp_path / "s"), pa.schema([*PAYLOAD, ("m", pa.int64())])
     first = make_items([ev(0, FOREVER, k=1), cti(5)], PAYLOAD)
     then = make_items([ev(6, FOREVER, k=2, m=3), ev(7, 0, k=1, m=None), cti(8)], more)

@@ -31,7 +31,9 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(("error", "text"), EXAMPLES)
-def test_text_family_and_pickle(error: errors.StreamEngineError, text: str) -> None:
+def test_errors_have_text_family_and_can_be_pickled(
+    error: errors.StreamEngineError, text: str
+) -> None:
     assert text in str(error)
     families = (errors.UsageError, errors.OperatingError, errors.IntegrityError)
     assert sum(isinstance(error, family) for family in families) == 1

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_from_the_environment_and_from_files(
+def test_secrets_from_the_environment_and_from_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SOME_PASSWORD", "hush \n")
@@ -43,12 +43,12 @@ def test_from_the_environment_and_from_files(
         ("file:/no/such/key", "it cannot be read \\(No such file or directory\\)"),
     ],
 )
-def test_one_that_cannot_be_read_is_named(reference: str, reason: str) -> None:
+def test_an_unreadable_secret_is_named(reference: str, reason: str) -> None:
     with pytest.raises(MissingSecretError, match=reason):
         secret_value("p", reference)
 
 
-def test_a_file_that_is_no_secret(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_secret(tmp_path: Path) -> None:
     (tmp_path / "large").write_bytes(b"x" * (SECRET_BYTES_MAX + 1))
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     with pytest.raises(MissingSecretError, match="larger than"):
@@ -58,7 +58,7 @@ def test_a_file_that_is_no_secret(tmp_path: Path) -> None:
     assert failed.value.__cause__ is None, "a cause would show the bytes"
 
 
-def test_which_options_are_secret() -> None:
+def test_which_options_are_secrets() -> None:
     secret = ["sasl.password", "ssl.key.password", "sasl.oauthbearer.client.secret", "ssl.key.pem"]
     secret += ["schema.registry.basic.auth.user.info", "sasl.oauthbearer.config", "SASL.PASSWORD"]
     open_ones = ["sasl.username", "group.id", "ssl.ca.location", "linger.ms"]
@@ -66,7 +66,7 @@ def test_which_options_are_secret() -> None:
     assert [name for name in secret + open_ones if is_secret_option(name)] == secret
 
 
-def test_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_in_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PW", "hu/sh@")
     (tmp_path / "key").write_text("quiet\n")
     assert has_literal_password("https://me:hush@host/x")
@@ -87,7 +87,7 @@ def test_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert without_secrets("hush, hush-hush", ["hush", "", "hush-hush"]) == "..., ..."
 
 
-def test_a_store_takes_a_password_by_name_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_accepts_only_a_reference_to_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SecretInPathError) as refused:
         open_store("ftp://me:hush@127.0.0.1:1/x")
     assert "hush" not in str(refused.value)
@@ -109,7 +109,7 @@ def test_a_store_takes_a_password_by_name_only(monkeypatch: pytest.MonkeyPatch) 
         "apikey=hush",
     ],
 )
-def test_a_store_takes_no_signed_url(query: str) -> None:
+def test_a_store_rejects_a_signed_url(query: str) -> None:
     with pytest.raises(SecretInPathError) as refused:
         open_store(f"https://127.0.0.1:1/x.parquet?{query}")
     assert "hush" not in str(refused.value)
@@ -117,7 +117,7 @@ def test_a_store_takes_no_signed_url(query: str) -> None:
     assert resolved_path("https://host/x.csv?design=sig&page=2")[1] == {}
 
 
-def test_a_line_keeps_its_length_and_shows_no_secret() -> None:
+def test_a_masked_line_keeps_its_length_and_shows_no_secret() -> None:
     line = "'x.password' = 'hu''sh', 'a' = 'b' --'dsn' = 'postgres://me:hush@h' password=hush c"
     shown = with_stars(line)
     assert len(shown) == len(line)

@@ -54,13 +54,13 @@ def test_row_groups_and_projection() -> None:
         assert got.batch.equals(items(101, 116).select(got.batch.schema.names))
 
 
-def test_it_is_plain_parquet_with_seq_first() -> None:
+def test_a_segment_is_plain_parquet_with_seq_first() -> None:
     table = pq.read_table(pa.BufferReader(encode_segment("s", 7, [items(7, 60)])))
     assert table.schema.names[:4] == ["_seq", "_kind", "_vs", "_ve"]
     assert table["_seq"].to_pylist() == list(range(7, 60))
 
 
-def test_the_cutting_into_batches_does_not_show() -> None:
+def test_batch_boundaries_do_not_affect_segments() -> None:
     whole = encode_segment("s", 7, [items(7, 60)])
     cut = encode_segment("s", 7, [items(7, 9), items(9, 40), items(40, 41), items(41, 60)])
     assert whole.equals(cut)
@@ -75,7 +75,7 @@ def test_group_digests_add_up() -> None:
     assert total == whole
 
 
-def test_every_type_comes_back() -> None:
+def test_every_type_is_read_back() -> None:
     payload = pa.schema(
         [
             ("u8", pa.uint8()),
@@ -131,7 +131,7 @@ def group_rows(batch: pa.RecordBatch) -> list[int]:
     return found
 
 
-def test_a_row_group_is_bounded_by_what_it_takes_when_it_is_read(
+def test_a_row_group_is_limited_by_its_decoded_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Repeated long values are small as dictionaries, but a reader gets each one in full."""
@@ -145,7 +145,7 @@ def test_a_row_group_is_bounded_by_what_it_takes_when_it_is_read(
     assert group_rows(repeating(["a", "b" * 1_000_000], [0] * 10)) == [1] * 10
 
 
-def test_values_of_very_different_lengths_cannot_make_a_row_group_unreadable(
+def test_values_of_very_different_lengths_do_not_make_a_row_group_unreadable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The values may not be equally frequent, so the mean length is no bound."""
@@ -156,7 +156,7 @@ def test_values_of_very_different_lengths_cannot_make_a_row_group_unreadable(
     assert group_rows(batch) == [60] * 5
 
 
-def test_a_row_group_that_cannot_be_one_batch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_group_too_large_for_one_batch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small dictionary may be gigabytes as plain text; such a row group is an error."""
     file = opened(encode_segment("s", 0, [items(0, 5)]), 0, 5)
     places = pa.array(range(100), pa.int8())
@@ -168,7 +168,7 @@ def test_a_row_group_that_cannot_be_one_batch_is_named(monkeypatch: pytest.Monke
         file.read_group(0, verify=True)
 
 
-def test_truncated_or_foreign_bytes_are_named() -> None:
+def test_truncated_or_foreign_files_are_named() -> None:
     data = bytes(encode_segment("s", 0, [items(0, 50)]))
     foreign = pa.BufferOutputStream()
     pq.write_table(pa.table({"a": [1]}), foreign)
@@ -177,12 +177,12 @@ def test_truncated_or_foreign_bytes_are_named() -> None:
             opened(bad, 0, 50)
 
 
-def test_a_name_that_lies_is_found() -> None:
+def test_a_wrong_file_name_is_detected() -> None:
     with pytest.raises(CorruptSegmentError, match="its footer declares"):
         opened(encode_segment("s", 0, [items(0, 50)]), 0, 51)
 
 
-def test_other_content_under_the_same_footer_is_found() -> None:
+def test_other_content_under_the_same_footer_is_detected() -> None:
     good = bytes(encode_segment("s", 0, [items(0, 50)]))
     footer = pq.ParquetFile(pa.BufferReader(good)).metadata.metadata[b"rstream"]
     sink = pa.BufferOutputStream()
@@ -195,7 +195,7 @@ def test_other_content_under_the_same_footer_is_found() -> None:
         file.read_group(20, verify=True)
 
 
-def test_any_flipped_byte_is_found_or_harmless() -> None:
+def test_any_flipped_byte_is_detected_or_harmless() -> None:
     data = bytes(encode_segment("s", 0, [items(0, 40)]))
     wrong = 0
     for at in range(4, len(data) - 8, 7):
@@ -215,7 +215,9 @@ def test_any_flipped_byte_is_found_or_harmless() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("form", [None, TableForm("start", "end")])
 @pytest.mark.parametrize("bit", [0x01, 0x80])
-def test_any_flipped_bit_of_a_footer_is_found_or_harmless(form: TableForm | None, bit: int) -> None:
+def test_any_flipped_bit_of_a_footer_is_detected_or_harmless(
+    form: TableForm | None, bit: int
+) -> None:
     """A count of rows became negative, which failed as an assertion about our own code."""
     data = bytes(encode_segment("s", 3, [items(3, 40)], form=form))
     footer_bytes = int.from_bytes(data[-8:-4], "little")
@@ -235,7 +237,7 @@ def test_any_flipped_bit_of_a_footer_is_found_or_harmless(form: TableForm | None
 
 
 @pytest.mark.parametrize("form", [None, TableForm("start", "end")])
-def test_the_checksum_shows_any_flipped_bit(
+def test_the_checksum_detects_any_flipped_bit(
     form: TableForm | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rstream.format.checksum, "_CHUNK_BYTES", 1000)
@@ -249,7 +251,7 @@ def test_the_checksum_shows_any_flipped_bit(
             opened(bytes(bad), 3, 40, checked=True)
 
 
-def test_a_newer_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_newer_format_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rstream.format.codec, "FORMAT_VERSION", 5)
     data = encode_segment("s", 0, [items(0, 5)])
     with pytest.raises(SegmentFormatError, match="format version 5, this version reads up to 4"):
@@ -289,7 +291,7 @@ def test_row_groups_end_where_batches_with_digests_do() -> None:
     assert ends == [12, 21, 37, 53, 62, 75]
 
 
-def test_a_digest_that_came_along_is_taken_over() -> None:
+def test_an_existing_digest_is_reused() -> None:
     """A reader detects a batch that was damaged in memory."""
     digest = StreamDigest()
     digest.update(0, items(0, 10))
@@ -298,7 +300,7 @@ def test_a_digest_that_came_along_is_taken_over() -> None:
         opened(data, 0, 10).read_group(0, verify=True)
 
 
-def test_columns_that_compress_badly_are_left_as_they_are(
+def test_columns_that_compress_badly_are_not_compressed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rstream.format.codec, "_SAMPLE_ROWS", 16)

@@ -63,7 +63,7 @@ def batch_of(rows: list[tuple[Any, ...]], payload: pa.Schema = PAYLOAD) -> pa.Re
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def test_a_plain_reader_sees_events_and_times_alone() -> None:
+def test_a_plain_reader_sees_only_events_and_times() -> None:
     data = encode_segment("s", 7, [items(7, 60)], form=FORM)
     table = pq.read_table(pa.BufferReader(data))
     assert table.schema.names == ["start", "end", "number", "price", "name"]
@@ -74,7 +74,7 @@ def test_a_plain_reader_sees_events_and_times_alone() -> None:
     assert table["end"].cast(pa.int64()).to_pylist() == [row["_ve"] for row in events]
 
 
-def test_every_item_comes_back() -> None:
+def test_every_item_is_restored() -> None:
     file = opened(encode_segment("s", 7, [items(7, 60)], form=FORM), 7, 60)
     assert file.schema.equals(item_schema(PAYLOAD))
     assert all_items(file).equals(items(7, 60))
@@ -85,7 +85,7 @@ def test_every_item_comes_back() -> None:
     assert some.read_group(7, verify=True).batch.equals(wanted)
 
 
-def test_ends_of_time_are_null_and_come_back() -> None:
+def test_infinite_times_are_stored_as_null() -> None:
     rows = [
         (EVENT, MIN_TIME, 3, 1, 0.5, "a"),
         (CTI, MIN_TIME + 9, MIN_TIME + 9, None, None, None),
@@ -99,7 +99,7 @@ def test_ends_of_time_are_null_and_come_back() -> None:
     assert all_items(opened(data, 0, 4)).equals(batch_of(rows))
 
 
-def test_a_segment_of_ctis_alone_has_no_rows() -> None:
+def test_a_segment_with_only_ctis_has_no_rows() -> None:
     rows = [(CTI, t, t, None, None, None) for t in (0, 5, INF_TIME)]
     data = encode_segment("s", 4, [batch_of(rows)], form=FORM)
     assert pq.read_metadata(pa.BufferReader(data)).num_row_groups == 0
@@ -107,7 +107,7 @@ def test_a_segment_of_ctis_alone_has_no_rows() -> None:
     assert all_items(opened(data, 4, 7)).equals(batch_of(rows))
 
 
-def test_columns_of_the_payload_serve_as_times() -> None:
+def test_payload_columns_replace_time_columns() -> None:
     payload = pa.schema([("k", pa.int64()), ("window_start", TIME_TYPE)])
     rows = [(EVENT, 10, 15, 1, 10), (CTI, 20, 20, None, None), (EVENT, 20, 25, 2, 20)]
     form = TableForm("window_start", None, 5)
@@ -144,7 +144,7 @@ def test_row_groups_end_where_batches_do(monkeypatch: pytest.MonkeyPatch) -> Non
     carried=st.booleans(),
     data=st.data(),
 )
-def test_any_items_come_back(
+def test_any_items_are_restored(
     kinds: list[bool], group_rows: int, cuts: list[int], carried: bool, data: st.DataObject
 ) -> None:
     times = st.integers(MIN_TIME, INF_TIME)
@@ -169,7 +169,7 @@ def test_any_items_come_back(
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(MIN_TIME, INF_TIME)), max_size=30))
-def test_packed_ctis_come_back(found: list[tuple[int, int]]) -> None:
+def test_packed_ctis_are_restored(found: list[tuple[int, int]]) -> None:
     rows, times, at = [], [], -1
     for step, t in found:
         at += step
@@ -182,13 +182,13 @@ def test_packed_ctis_come_back(found: list[tuple[int, int]]) -> None:
     assert again.times.tolist() == times
 
 
-def test_regular_ctis_take_next_to_nothing() -> None:
+def test_regular_ctis_take_almost_no_space() -> None:
     n = 100_000
     batch = batch_of([(CTI, 5 * k, 5 * k, None, None, None) for k in range(n)])
     assert len(PackedCtis.of([batch]).dumps()) < n // 100
 
 
-def test_damage_is_found() -> None:
+def test_damage_is_detected() -> None:
     """A flip of every seventh byte, and a footer with wrong facts."""
     data = bytes(encode_segment("s", 0, [items(0, 50)], form=FORM))
     wrong = 0
@@ -202,7 +202,7 @@ def test_damage_is_found() -> None:
 
 
 @pytest.mark.parametrize("change", [{"ctis": 3}, {"ends": [20]}, {"ends": [10, 50]}])
-def test_a_footer_that_does_not_fit_is_refused(
+def test_an_inconsistent_footer_is_rejected(
     change: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dumps = json.dumps
@@ -233,7 +233,7 @@ def test_streams_share_a_folder_that_is_one_table(tmp_path: Any) -> None:
     assert table.schema.names == ["start", "end", "number", "price", "name"]
 
 
-def test_what_one_stream_deletes_is_its_own(tmp_path: Any) -> None:
+def test_a_stream_deletes_only_its_own_files(tmp_path: Any) -> None:
     zero, one = (part_uri(str(tmp_path), f"part-{k}") for k in (0, 1))
     first, second = written(zero, 0, 20), written(one, 0, 20)
     first.garbage_collect(20)
@@ -249,7 +249,7 @@ def test_what_one_stream_deletes_is_its_own(tmp_path: Any) -> None:
     assert (tmp_path / ".part-1-x.parquet.1.1.tmp").exists()
 
 
-def test_what_two_writers_wrote_twice_stays_a_table(tmp_path: Any) -> None:
+def test_overlapping_segments_of_two_writers_are_still_a_table(tmp_path: Any) -> None:
     """The part that is written again has the form of the rest."""
     uri = part_uri(str(tmp_path), "part-0")
     written(uri, 0, 20).close()

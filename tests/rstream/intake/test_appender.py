@@ -84,7 +84,7 @@ def test_rows_are_appended_and_read_by_position(tmp_path: Path) -> None:
     assert items.batch.num_rows == 8
 
 
-def test_a_look_without_new_rows_is_one_listing() -> None:
+def test_a_check_without_new_rows_is_one_listing() -> None:
     store = Counted()
     with Appender(store, SCHEMA) as appender:
         appender.append(rows("a", 0), producer="a", number=0)
@@ -115,7 +115,7 @@ class Counted(MemoryBlobs):
         return super().list(folder)
 
 
-def test_appends_at_one_time_share_a_commit() -> None:
+def test_concurrent_appends_share_a_commit() -> None:
     store = Gate()
     with Appender(store, SCHEMA) as appender, ThreadPoolExecutor(40) as threads:
         store.may_go.clear()
@@ -135,7 +135,7 @@ def test_appends_at_one_time_share_a_commit() -> None:
         assert len(list_log(store).commits) == 3  # with the fence
 
 
-def test_a_repeat_is_acknowledged_again_and_a_gap_refused() -> None:
+def test_a_repeat_is_acknowledged_again_and_a_gap_is_rejected() -> None:
     store = MemoryBlobs()
     with Appender(store, SCHEMA) as appender:
         for number in range(8):
@@ -152,7 +152,7 @@ def test_a_repeat_is_acknowledged_again_and_a_gap_refused() -> None:
     assert len([r for r in read_rows(store) if r[0] == "p"]) == sum(n % 3 + 1 for n in range(8))
 
 
-def test_a_producer_that_starts_again_fences_the_one_before() -> None:
+def test_a_restarted_producer_fences_its_predecessor() -> None:
     with Appender(MemoryBlobs(), SCHEMA) as appender:
         assert appender.open_producer("p") == ProducerPosition("p", 0, 0)
         appender.append(rows("p", 0), producer="p", number=0)
@@ -165,7 +165,7 @@ def test_a_producer_that_starts_again_fences_the_one_before() -> None:
         assert appender.append(rows("p", 1), producer="p", epoch=2, number=1).first_seq == 1
 
 
-def test_a_later_appender_takes_the_place_of_an_earlier_one() -> None:
+def test_a_later_appender_replaces_an_earlier_one() -> None:
     store, ledger = MemoryBlobs(), Ledger()
     zombie = Appender(store, SCHEMA)
     ledger.note("p", 0, zombie.append(rows("p", 0), producer="p", number=0))
@@ -201,7 +201,7 @@ class Full(MemoryBlobs):
         return super().put_new(path, data)
 
 
-def test_a_full_disk_is_an_error_and_no_loss() -> None:
+def test_a_full_disk_is_an_error_without_loss() -> None:
     store, ledger = Full(), Ledger()
     with Appender(store, SCHEMA, limits=LIMITS) as appender:
         ledger.note("p", 0, appender.append(rows("p", 0), producer="p", number=0))
@@ -214,7 +214,7 @@ def test_a_full_disk_is_an_error_and_no_loss() -> None:
     assert parquet_rows(store) == ledger.check(store) == read_rows(store)
 
 
-def test_segments_that_cannot_be_written_hold_appends_back() -> None:
+def test_segments_that_cannot_be_written_delay_appends() -> None:
     store, ledger = Full(), Ledger()
     limits = AppendLimits(segment_commits_max=2, segment_retry_s=0.01)
     appender = Appender(store, SCHEMA, limits=limits)
@@ -241,7 +241,7 @@ def test_segments_that_cannot_be_written_hold_appends_back() -> None:
     assert parquet_rows(store) == ledger.check(store)
 
 
-def test_an_append_is_not_taken_back_and_holds_up_no_other() -> None:
+def test_a_submitted_append_cannot_be_cancelled_and_delays_no_other() -> None:
     store = Gate()
     with Appender(store, SCHEMA) as appender:
         store.may_go.clear()
@@ -251,7 +251,7 @@ def test_an_append_is_not_taken_back_and_holds_up_no_other() -> None:
         assert [future.result(60) for future in futures] == [Ack(0, 0), Ack(1, 1)]
 
 
-def test_producers_are_forgotten_when_silent_and_no_more_are_taken() -> None:
+def test_silent_producers_are_forgotten_and_their_number_is_limited() -> None:
     clock, store = ManualClock(), MemoryBlobs()
     limits = AppendLimits(producer_silence_s=10, producers_max=2)
     writer = LogWriter(store, SCHEMA, limits=limits, clock=clock)
@@ -274,7 +274,7 @@ def test_producers_are_forgotten_when_silent_and_no_more_are_taken() -> None:
 
 
 @pytest.mark.parametrize("opens", [False, True])
-def test_whatever_a_producer_says_it_is_heard(opens: bool) -> None:
+def test_any_sequence_of_producer_calls_is_handled(opens: bool) -> None:
     """A producer that opens an epoch, or repeats an append in a new one, counts as active."""
     clock, limits = ManualClock(), AppendLimits(producer_silence_s=10)
     writer = LogWriter(MemoryBlobs(), SCHEMA, limits=limits, clock=clock)
@@ -327,7 +327,7 @@ def test_a_bad_row_is_named(given: list[Any], message: str) -> None:
     ],
     ids=str,
 )
-def test_columns_that_no_job_could_read_are_refused(kind: pa.DataType, advice: str) -> None:
+def test_columns_that_no_job_could_read_are_rejected(kind: pa.DataType, advice: str) -> None:
     store, schema = MemoryBlobs(), pa.schema([("x", kind)])
     with pytest.raises(
         UsageError, match=re.escape(f"'x' is {kind}, which streams") + ".*store"
@@ -337,7 +337,7 @@ def test_columns_that_no_job_could_read_are_refused(kind: pa.DataType, advice: s
     assert not store.list(), "nothing was declared"
 
 
-def test_a_log_keeps_its_columns(tmp_path: Path) -> None:
+def test_the_columns_of_a_log_do_not_change(tmp_path: Path) -> None:
     with pytest.raises(NoLogError, match="has no log"):
         Appender(str(tmp_path))
     with pytest.raises(NoLogError):
@@ -361,7 +361,7 @@ def test_ids_of_producers_are_short_and_printable(producer: str) -> None:
             appender.append(rows("p", 0), producer="p", number=-1)
 
 
-def test_damage_is_named(tmp_path: Path) -> None:
+def test_damaged_files_are_named(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     writer = LogWriter(store, SCHEMA)
     writer.commit([append("p", 0)])

@@ -98,7 +98,7 @@ def test_the_writer_dies_at_every_call() -> None:
 
 
 @pytest.mark.slow
-def test_a_zombie_sleeps_before_every_call_while_a_successor_does_everything() -> None:
+def test_a_zombie_is_suspended_before_every_call_while_a_successor_runs() -> None:
     fenced = 0
     for at in range(len(calls_of_a_life())):
         store, ledger = MemoryBlobs(), Ledger()
@@ -124,7 +124,7 @@ def test_a_zombie_sleeps_before_every_call_while_a_successor_does_everything() -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("has_effect", [False, True])
-def test_no_answer_to_any_call(has_effect: bool) -> None:
+def test_every_call_is_tried_without_a_response(has_effect: bool) -> None:
     """The append fails; its producer repeats it, with the same writer."""
     failures = 0
     for at in range(60):
@@ -149,7 +149,9 @@ def test_no_answer_to_any_call(has_effect: bool) -> None:
 
 
 @pytest.mark.parametrize("from_seq", [0, 1])
-def test_a_reader_sleeps_before_every_call_while_commits_become_segments(from_seq: int) -> None:
+def test_a_reader_is_suspended_before_every_call_while_commits_become_segments(
+    from_seq: int,
+) -> None:
     """Meanwhile a stale writer leaves a commit whose number was free again."""
 
     def begin() -> tuple[MemoryBlobs, LogWriter, LogWriter]:
@@ -183,7 +185,7 @@ def test_a_reader_sleeps_before_every_call_while_commits_become_segments(from_se
         assert ("z", 0) not in found
 
 
-def test_a_successor_sleeps_before_every_call_while_its_predecessor_goes_on() -> None:
+def test_a_successor_is_suspended_before_every_call_while_its_predecessor_runs() -> None:
     undisturbed = Life()
     store = MemoryBlobs()
     open_writer(store)
@@ -208,7 +210,7 @@ def test_a_successor_sleeps_before_every_call_while_its_predecessor_goes_on() ->
         finish(store, ledger)
 
 
-def test_a_zombies_commit_below_the_base_counts_for_nobody() -> None:
+def test_a_commit_of_a_zombie_below_the_base_is_ignored() -> None:
     store, ledger = MemoryBlobs(), Ledger()
     zombie = open_writer(store)
     (ack,) = zombie.commit([append("a", 0)])
@@ -225,7 +227,7 @@ def test_a_zombies_commit_below_the_base_counts_for_nobody() -> None:
     finish(store, ledger)
 
 
-def test_an_ack_says_where() -> None:
+def test_an_ack_has_the_position() -> None:
     writer = open_writer(MemoryBlobs())
     assert writer.commit([append("a", 0), append("b", 0), append("a", 0)]) == [
         Ack(0, 0),

@@ -31,7 +31,7 @@ APPEND_BYTES = TWO_ROWS.nbytes + 256
         (AppendLimits(commit_bytes_max=1), 2),
     ],
 )
-def test_a_commit_is_bounded(limits: AppendLimits, rows_max: int) -> None:
+def test_the_size_of_a_commit_is_limited(limits: AppendLimits, rows_max: int) -> None:
     store = Gate()
     with Appender(store, SCHEMA, limits=limits) as appender:
         store.may_go.clear()
@@ -54,7 +54,7 @@ def test_a_commit_is_bounded(limits: AppendLimits, rows_max: int) -> None:
         AppendLimits(segment_bytes_max=3 * TWO_ROWS.nbytes),
     ],
 )
-def test_a_segment_is_bounded(limits: AppendLimits) -> None:
+def test_the_size_of_a_segment_is_limited(limits: AppendLimits) -> None:
     """The first segment has the fence among its commits."""
     store = MemoryBlobs()
     writer = LogWriter(store, SCHEMA, limits=limits)
@@ -69,7 +69,7 @@ def test_a_segment_is_bounded(limits: AppendLimits) -> None:
     "limits",
     [AppendLimits(waiting_appends_max=3), AppendLimits(waiting_bytes_max=3 * 256)],
 )
-def test_what_waits_is_bounded(limits: AppendLimits) -> None:
+def test_the_queue_of_appends_is_limited(limits: AppendLimits) -> None:
     store = Gate()
     with Appender(store, SCHEMA, limits=limits) as appender:
         store.may_go.clear()
@@ -83,7 +83,7 @@ def test_what_waits_is_bounded(limits: AppendLimits) -> None:
 
 
 @pytest.mark.parametrize("is_together", [False, True])
-def test_producers_are_counted_also_within_one_commit(is_together: bool) -> None:
+def test_the_number_of_producers_is_limited_also_within_one_commit(is_together: bool) -> None:
     """Simultaneous appends share a commit; each new producer counts."""
     writer = LogWriter(MemoryBlobs(), SCHEMA, limits=AppendLimits(producers_max=3))
     asked = [append("a", 0), append("a", 1), Append(None, "b", 0), append("b", 0), append("c", 0)]
@@ -94,7 +94,7 @@ def test_producers_are_counted_also_within_one_commit(is_together: bool) -> None
     assert refused == [False] * 5 + [True, True, False], results
 
 
-def test_the_base_before_the_newest_stays() -> None:
+def test_the_base_before_the_newest_is_kept() -> None:
     """A listing that runs while a base is replaced has one of the two."""
     store = MemoryBlobs()
     writer, made = LogWriter(store, SCHEMA, limits=LIMITS), list[object]()

@@ -74,7 +74,7 @@ def check(store: MemoryBlobs, end: int) -> int:
     return first
 
 
-def test_old_segments_go_and_the_others_stay() -> None:
+def test_old_segments_are_deleted_and_others_are_kept() -> None:
     store, clock = MemoryBlobs(), ManualClock(S)
     live(store, clock)
     assert check(store, ROUNDS) == STARTS[ROUNDS - KEPT_ROUNDS]
@@ -86,7 +86,7 @@ def test_old_segments_go_and_the_others_stay() -> None:
     assert check(store, ROUNDS) == STARTS[-2]
 
 
-def test_without_a_retention_all_is_kept() -> None:
+def test_without_a_retention_everything_is_kept() -> None:
     store, clock = MemoryBlobs(), ManualClock(S)
     writer = LogWriter(store, SCHEMA, limits=LIMITS, clock=clock)
     for number in range(ROUNDS):
@@ -97,7 +97,7 @@ def test_without_a_retention_all_is_kept() -> None:
     assert check(store, ROUNDS) == 0
 
 
-def test_what_a_reader_needs_stays_until_it_has_been_silent_for_long() -> None:
+def test_rows_for_a_reader_are_kept_until_it_was_silent_for_long() -> None:
     store, clock = MemoryBlobs(), ManualClock(S)
     tell_position(store, "job/0", STARTS[1], clock.now_us())
     tell_position(store, "job/1", STARTS[2], clock.now_us())
@@ -112,7 +112,7 @@ def test_what_a_reader_needs_stays_until_it_has_been_silent_for_long() -> None:
     assert check(store, ROUNDS) == STARTS[ROUNDS - 1]
 
 
-def test_a_position_that_a_crash_has_cut_holds_everything() -> None:
+def test_an_incomplete_position_keeps_everything() -> None:
     store = MemoryBlobs()
     tell_position(store, "job/0", 7, 5)
     assert needed_seq(store, 5) == 7
@@ -121,7 +121,7 @@ def test_a_position_that_a_crash_has_cut_holds_everything() -> None:
     assert needed_seq(store, 5) == 0
 
 
-def test_a_position_that_was_told_outlives_a_loss_of_power() -> None:
+def test_a_reported_position_survives_a_power_failure() -> None:
     store = Synced({})
     tell_position(store, "job/0", 7, 5)
     assert needed_seq(MemoryBlobs(store.on_disk), 5) == 7
@@ -152,7 +152,7 @@ def test_the_writer_dies_at_every_call() -> None:
 
 
 @pytest.mark.slow
-def test_a_zombie_sleeps_before_every_call_while_a_successor_does_everything() -> None:
+def test_a_zombie_is_suspended_before_every_call_while_a_successor_deletes() -> None:
     calls, half = Life(), ROUNDS // 2
     live(CrashingBlobs(MemoryBlobs(), calls), ManualClock(S), end=half)
     for at in range(len(calls.calls)):
@@ -180,7 +180,9 @@ def test_a_zombie_sleeps_before_every_call_while_a_successor_does_everything() -
     st.integers(0, ROUNDS),
     st.booleans(),
 )
-def test_any_times_and_any_reader(pauses_us: list[int], needed: int, is_reading: bool) -> None:
+def test_retention_with_any_times_and_any_reader(
+    pauses_us: list[int], needed: int, is_reading: bool
+) -> None:
     store, clock = MemoryBlobs(), ManualClock(S)
     writer, came_us = opened(store, clock), []
     for number, pause_us in enumerate(pauses_us):
@@ -196,7 +198,7 @@ def test_any_times_and_any_reader(pauses_us: list[int], needed: int, is_reading:
         assert check(store, number + 1) == STARTS[expected]
 
 
-def test_what_goes_is_for_the_newest_writer_to_say() -> None:
+def test_only_the_newest_writer_deletes() -> None:
     """An appender deletes no rows after a writer with a longer retention has replaced it."""
     store, clock = MemoryBlobs(), ManualClock(S)
     replaced = opened(store, clock)
@@ -210,7 +212,7 @@ def test_what_goes_is_for_the_newest_writer_to_say() -> None:
     assert check(store, 3) == 0
 
 
-def test_an_appender_looks_by_itself_when_it_is_opened() -> None:
+def test_an_appender_checks_the_retention_when_it_is_opened() -> None:
     store, clock = MemoryBlobs(), ManualClock(S)
     writer = opened(store, clock)
     for number in range(3):

@@ -128,7 +128,7 @@ class Machine:
 
 
 @given(st.lists(STEPS, max_size=25))
-def test_each_number_is_there_once_and_in_order(steps: list[tuple[str, object]]) -> None:
+def test_each_number_is_stored_once_and_in_order(steps: list[tuple[str, object]]) -> None:
     machine = Machine()
     for name, given_ in steps:
         machine.step(name, given_)

@@ -26,7 +26,7 @@ def changed(name: str, values: list[object]) -> pa.RecordBatch:
     )
 
 
-def test_good_items_pass() -> None:
+def test_valid_items_are_accepted() -> None:
     validate_items("s", items(0, 20), SCHEMA)
     validate_items("s", items(0, 0), SCHEMA)
     validate_items("s", cti_batch(5, SCHEMA), SCHEMA)
@@ -41,7 +41,7 @@ def test_good_items_pass() -> None:
         (changed("_vs", [0, None, 2]), "_vs has nulls"),
     ],
 )
-def test_bad_items_are_refused_with_the_reason(batch: pa.RecordBatch, reason: str) -> None:
+def test_invalid_items_are_rejected_with_the_reason(batch: pa.RecordBatch, reason: str) -> None:
     with pytest.raises(InvalidBatchError, match=reason):
         validate_items("s", batch, SCHEMA)
 
@@ -54,14 +54,14 @@ def test_schemas() -> None:
         item_schema(pa.schema([("_vs", pa.int64())]))
 
 
-def test_events_alone() -> None:
+def test_only_events_are_selected() -> None:
     batch = items(0, 20)
     events = only_events(batch)
     assert events.num_rows == 18
     assert only_events(items(0, 3)).num_rows == 3
 
 
-def test_parts_of_items_share_memory() -> None:
+def test_slices_of_items_share_memory() -> None:
     whole = Items(10, items(10, 20))
     assert whole.next_seq == 20
     part = whole.from_seq(13).head(4)

@@ -60,7 +60,7 @@ def text_of(moment: np.datetime64) -> str:
 
 @given(moments)
 @examples(60)
-def test_the_calendar_of_any_time_is_that_of_numpy(values: list[int | None]) -> None:
+def test_calendar_functions_equal_numpy(values: list[int | None]) -> None:
     t = col("t")
     parts = {
         t.dt.year(): year_of,
@@ -92,6 +92,6 @@ def test_weeks_repeat_every_400_years(name: str) -> None:
     assert evaluate(expr, list(far)) == wanted
 
 
-def test_a_year_that_does_not_begin_within_64_bits_is_an_error() -> None:
+def test_a_year_whose_start_does_not_fit_into_64_bits_is_an_error() -> None:
     with pytest.raises(EvaluationError, match="does not fit into 64 bits"):
         evaluate(col("t").dt.floor("year"), [-(2**63)])

@@ -73,7 +73,7 @@ def with_times(column: pa.Array, first: int, schema: pa.Schema) -> pa.RecordBatc
 
 @examples(30)
 @given(st.lists(st.tuples(words, st.sampled_from([[], ["x"], ["y", "z"]])), min_size=1, max_size=5))
-def test_joined_batches_are_those_of_plain_text(parts: list[tuple[Words, list[str]]]) -> None:
+def test_joined_batches_equal_those_of_plain_text(parts: list[tuple[Words, list[str]]]) -> None:
     given_parts = [carried(values, spare) for values, spare in parts]
     joined = join_batches(given_parts)
     joined.validate(full=True)
@@ -97,7 +97,7 @@ def test_a_joined_dictionary_does_not_grow_with_the_stream() -> None:
     assert as_declared(kept, PLAIN).column("word").to_pylist() == ["same", "a", None]
 
 
-def test_a_dictionary_that_all_batches_have_is_kept_as_it_is() -> None:
+def test_a_dictionary_shared_by_all_batches_is_kept() -> None:
     """Batches keep a common large dictionary: a new one would be sent and stored again."""
     first = carried(["a", None], [f"spare {k}" for k in range(VALUES_MAX)])
     second = first.slice(1)
@@ -107,7 +107,7 @@ def test_a_dictionary_that_all_batches_have_is_kept_as_it_is() -> None:
     assert kept.address == given.address
 
 
-def test_parts_of_one_array_are_different_dictionaries() -> None:
+def test_slices_of_one_array_are_different_dictionaries() -> None:
     """Two slices of one array are different dictionaries, although they share buffers."""
     whole = pa.array([f"w{k}" for k in range(8)])
     parts = [whole.slice(k, 3) for k in range(6)]
@@ -129,7 +129,7 @@ def test_nulls_are_joined_without_another_dictionary() -> None:
 
 @examples(30)
 @given(st.lists(words, min_size=1, max_size=4), st.integers(1, 40))
-def test_a_segment_of_carried_text_is_one_of_text(parts: list[Words], repeat: int) -> None:
+def test_a_segment_of_dictionary_text_is_one_of_text(parts: list[Words], repeat: int) -> None:
     batches = [carried(values * repeat) for values in parts]
     whole = pa.concat_batches([plain(values * repeat) for values in parts])
     data = encode_segment("s", 5, batches, schema=PLAIN)
@@ -150,7 +150,7 @@ def test_a_segment_of_carried_text_is_one_of_text(parts: list[Words], repeat: in
     assert as_declared(again.read_group(5, verify=True).batch, PLAIN).equals(got.batch)
 
 
-def test_a_segment_may_have_both_forms() -> None:
+def test_a_segment_may_contain_plain_and_dictionary_text() -> None:
     few, many = carried(["a", "b"] * (1 << 16)), plain(["b", None, "c"] * 100)
     data = encode_segment("s", 0, [few, many], schema=PLAIN)
     rows = few.num_rows + many.num_rows
@@ -159,7 +159,7 @@ def test_a_segment_may_have_both_forms() -> None:
     assert file.read_group(few.num_rows, verify=True).batch.equals(many)
 
 
-def test_a_stream_of_text_takes_dictionaries() -> None:
+def test_a_stream_of_text_accepts_dictionaries() -> None:
     store = MemoryBlobs()
     stream = RStream.open(store, pa.schema([("word", pa.string()), ("n", pa.int64())]))
     assert is_form_of(CARRIED, PLAIN)
@@ -181,7 +181,7 @@ def test_a_stream_of_text_takes_dictionaries() -> None:
 
 @examples(30)
 @given(st.lists(st.tuples(words, st.integers(0, 2 * SLOTS)), min_size=1, max_size=40))
-def test_what_is_sent_arrives(parts: list[tuple[Words, int]]) -> None:
+def test_sent_batches_arrive_unchanged(parts: list[tuple[Words, int]]) -> None:
     batches = [carried(values, [f"spare {k}"]) for values, k in parts]
     batches += batches[::-1]
     for schema, sent in ((CARRIED, batches), (PLAIN, [as_declared(b, PLAIN) for b in batches])):
@@ -203,7 +203,7 @@ def test_a_dictionary_is_sent_once() -> None:
     assert batch_bytes(batch.slice(0, 10)) < 1000
 
 
-def test_what_a_connection_remembers_is_bounded_in_bytes() -> None:
+def test_the_dictionaries_kept_by_a_connection_are_limited_in_bytes() -> None:
     text = "x" * (KEPT_BYTES_MAX // 8)
     encoder = WireEncoder(CARRIED)
     decoder = WireDecoder(encoder.schema)
@@ -221,7 +221,7 @@ def test_what_a_connection_remembers_is_bounded_in_bytes() -> None:
     assert sent[0] > KEPT_BYTES_MAX > 30 > sent[1]
 
 
-def test_large_items_go_in_several_messages() -> None:
+def test_large_items_are_sent_in_several_messages() -> None:
     batch = plain(["x" * (MESSAGE_BYTES_MAX // 4)] * 10 + ["y"] * 5)
     parts = list(in_messages(Items(7, batch)))
     assert len(parts) > 2
@@ -232,7 +232,7 @@ def test_large_items_go_in_several_messages() -> None:
     assert list(in_messages(small)) == [small]
 
 
-def test_a_tail_counts_a_dictionary_no_more_than_its_rows() -> None:
+def test_a_tail_counts_a_dictionary_at_most_like_its_rows() -> None:
     batch = carried(["a", "b"] * 50, [f"{i} is a text that is not there" for i in range(1000)])
     tail = VolatileTail(0)
     for _ in range(4):
@@ -246,7 +246,7 @@ def test_a_tail_counts_a_dictionary_no_more_than_its_rows() -> None:
     assert tail.unflushed_bytes < rows_bytes
 
 
-def test_what_is_joined_of_many_large_dictionaries_is_not_kept() -> None:
+def test_merged_results_of_many_large_dictionaries_are_not_cached() -> None:
     before = pa.total_allocated_bytes()
     for turn in range(3):
         parts = [carried(["a"], [f"{turn} {k} {i:040d}" for i in range(30_000)]) for k in range(4)]
@@ -256,7 +256,7 @@ def test_what_is_joined_of_many_large_dictionaries_is_not_kept() -> None:
     assert pa.total_allocated_bytes() - before < 1 << 20
 
 
-def test_schemas_of_files_are_taken_with_their_metadata() -> None:
+def test_schemas_of_files_may_have_metadata() -> None:
     """Arrow 19 cannot hash such a schema."""
     plain = pa.schema({"k": pa.int64(), "t": pa.dictionary(pa.int32(), pa.string())})
     told = plain.with_metadata({"from": "a file"})

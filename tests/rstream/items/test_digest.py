@@ -25,7 +25,7 @@ def digest_of(batch: pa.RecordBatch, first_seq: int = 0) -> str:
 
 
 @given(st.lists(st.integers(0, 60), max_size=6))
-def test_it_does_not_depend_on_the_cutting(cuts: list[int]) -> None:
+def test_the_digest_does_not_depend_on_batch_boundaries(cuts: list[int]) -> None:
     digest = StreamDigest()
     bounds = [0, *sorted(cuts), 60]
     for lo, hi in itertools.pairwise(bounds):
@@ -34,7 +34,7 @@ def test_it_does_not_depend_on_the_cutting(cuts: list[int]) -> None:
 
 
 @pytest.mark.parametrize("step", [5, 100, 600])
-def test_many_small_batches_in_any_order_are_the_whole(step: int) -> None:
+def test_digests_of_small_batches_in_any_order_add_up(step: int) -> None:
     """Small batches are joined; large ones, gaps and reads of the digest come in between."""
     digest, rows = StreamDigest(), 1300
     bounds = [*range(0, rows, step), rows]
@@ -47,7 +47,7 @@ def test_many_small_batches_in_any_order_are_the_whole(step: int) -> None:
 
 
 @pytest.mark.parametrize("gap", [1, 2, 10])
-def test_items_behind_a_gap_keep_their_numbers(gap: int) -> None:
+def test_items_after_a_gap_keep_their_numbers(gap: int) -> None:
     at_once, apart, behind = StreamDigest(), StreamDigest(), StreamDigest()
     at_once.update(0, items(0, 10))
     at_once.update(10 + gap, items(10 + gap, 30))
@@ -57,7 +57,7 @@ def test_items_behind_a_gap_keep_their_numbers(gap: int) -> None:
     assert at_once == apart
 
 
-def test_it_is_additive_and_survives_bytes() -> None:
+def test_the_digest_is_additive_and_serialisable() -> None:
     left, right = StreamDigest(), StreamDigest()
     left.update(0, items(0, 10))
     right.update(10, items(10, 30))
@@ -75,14 +75,14 @@ def test_known_answer() -> None:
 KNOWN = "6d2caf62de3ec560263390752dd8f271"
 
 
-def test_it_sees_seqs_and_order() -> None:
+def test_the_digest_depends_on_seqs_and_order() -> None:
     batch = items(0, 6)
     assert digest_of(batch, 0) != digest_of(batch, 1)
     swapped = batch.take(pa.array([1, 0, 2, 3, 4, 5]))
     assert digest_of(batch) != digest_of(swapped)
 
 
-def test_it_sees_float_bits_nulls_and_negated_pairs() -> None:
+def test_the_digest_distinguishes_float_bits_nulls_and_negated_pairs() -> None:
     def of(*columns: list[float | None]) -> str:
         arrays = [pa.array(c, pa.float64()) for c in columns]
         return digest_of(pa.RecordBatch.from_arrays(arrays, [f"c{i}" for i in range(len(arrays))]))
@@ -92,7 +92,7 @@ def test_it_sees_float_bits_nulls_and_negated_pairs() -> None:
     assert len(set(values)) == len(values)
 
 
-def test_single_bits_of_any_column_change_it() -> None:
+def test_the_digest_depends_on_every_bit_of_any_column() -> None:
     rng = np.random.default_rng(7)
     base = rng.integers(0, 2**62, (3, 50))
     seen = {digest_of(table(base))}
@@ -132,7 +132,7 @@ def _words(column: pa.Array) -> list[int]:
 
 
 @given(st.data())
-def test_every_form_of_a_column_is_the_definition(data: st.DataObject) -> None:
+def test_every_encoding_of_a_column_follows_the_definition(data: st.DataObject) -> None:
     """Mostly zero bytes, few and many nulls, dictionaries; slices anywhere."""
     rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
     rows, cut = data.draw(st.integers(1, 700)), data.draw(st.integers(0, 20))
@@ -152,7 +152,7 @@ def test_every_form_of_a_column_is_the_definition(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("form", ["plain", "dictionary"])
-def test_the_digest_of_many_rows_is_told(form: str) -> None:
+def test_the_digest_of_many_rows_is_returned(form: str) -> None:
     """Small batches have no digest of their own: in a segment they are joined."""
 
     def rows(lo: int, hi: int) -> pa.RecordBatch:
@@ -171,7 +171,7 @@ def table(columns: np.ndarray) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(c) for c in columns], ["a", "b", "c"])
 
 
-def test_a_dictionary_counts_as_its_values() -> None:
+def test_a_dictionary_has_the_digest_of_its_values() -> None:
     plain = pa.array(["x", "y", None, "x"])
     a = pa.RecordBatch.from_arrays([plain], ["v"])
     b = pa.RecordBatch.from_arrays([plain.dictionary_encode()], ["v"])
@@ -181,7 +181,7 @@ def test_a_dictionary_counts_as_its_values() -> None:
     assert len({*content_hashes(a).tolist()}) == 3
 
 
-def test_few_items_with_more_columns_follow_few() -> None:
+def test_few_items_follow_few_items_of_fewer_columns() -> None:
     """Batches with different columns follow each other, as after a deployment."""
     more = items(10, 14).append_column("more", pa.array(range(4)))
     digest = StreamDigest()

@@ -61,7 +61,7 @@ KNOWN_PARTITIONS = [18, 547, 898, 481]
 
 
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=40))))
-def test_bytes_follow_the_definition(values: list[bytes | None]) -> None:
+def test_hashes_of_bytes_follow_the_definition(values: list[bytes | None]) -> None:
     expected = [int(NULL_HASH) if v is None else bytes_by_hand(v) for v in values]
     assert hash_column(pa.array(values, pa.binary())).tolist() == expected
     assert hash_column(pa.array(values, pa.large_binary())).tolist() == expected
@@ -70,21 +70,21 @@ def test_bytes_follow_the_definition(values: list[bytes | None]) -> None:
 
 
 @given(st.lists(st.text(max_size=12)), st.integers(0, 5), st.integers(0, 5))
-def test_a_slice_hashes_as_its_values(values: list[str], skip: int, keep: int) -> None:
+def test_a_slice_has_the_hashes_of_its_values(values: list[str], skip: int, keep: int) -> None:
     for array in (pa.array(values, pa.string()), pa.array([values, values[:2]])):
         sliced = array.slice(min(skip, len(array)), keep)
         copy = pa.array(sliced.to_pylist(), array.type)
         assert hash_column(sliced).tolist() == hash_column(copy).tolist()
 
 
-def test_long_strings_follow_the_definition() -> None:
+def test_hashes_of_long_strings_follow_the_definition() -> None:
     values = [bytes(range(256)) * 9, b"", None, b"x" * 512, b"y" * 519, b"z" * 3, b"w" * 520]
     expected = [int(NULL_HASH) if v is None else bytes_by_hand(v) for v in values]
     assert hash_column(pa.array(values)).tolist() == expected
     assert hash_column(pa.array(values[3:5])).tolist() == expected[3:5]
 
 
-def test_large_arrays_hash_as_their_blocks() -> None:
+def test_large_arrays_have_the_hashes_of_their_blocks() -> None:
     rng = np.random.default_rng(1)
     array = pa.array([str(i) * (i % 4) for i in rng.integers(0, 99, 20_000)])
     whole = hash_column(array)
@@ -93,7 +93,7 @@ def test_large_arrays_hash_as_their_blocks() -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint64()])
-def test_equal_integers_of_any_width_hash_equal(kind: pa.DataType) -> None:
+def test_equal_integers_of_any_width_have_equal_hashes(kind: pa.DataType) -> None:
     values = [0, 1, 100, None]
     expected = hash_column(pa.array(values, pa.int64())).tolist()
     assert hash_column(pa.array(values, kind)).tolist() == expected
@@ -104,7 +104,7 @@ def test_negative_integers_keep_their_value_when_widened() -> None:
     assert hash_column(narrow).tolist() == hash_column(wide).tolist()
 
 
-def test_floats_are_canonical_as_keys_and_exact_as_content() -> None:
+def test_float_hashes_are_canonical_as_keys_and_exact_as_content() -> None:
     odd_nan = np.array([0x7FF8000000000001], np.uint64).view(np.float64)[0]
     array = pa.array(np.array([0.0, -0.0, np.nan, odd_nan, 1.5]))
     keys = hash_column(array).tolist()
@@ -114,7 +114,7 @@ def test_floats_are_canonical_as_keys_and_exact_as_content() -> None:
     assert hash_column(pa.array([1.5], pa.float32())).tolist() == keys[4:]
 
 
-def test_times_hash_by_their_integer() -> None:
+def test_times_have_the_hashes_of_their_integers() -> None:
     moment = dt.datetime(2013, 1, 1, tzinfo=dt.UTC)
     micros = pa.array([moment], pa.timestamp("us", "UTC"))
     assert hash_column(micros).tolist() == hash_column(pa.array([1356998400000000])).tolist()
@@ -141,7 +141,7 @@ def test_other_types() -> None:
     assert hash_column(pa.nulls(2)).tolist() == [int(NULL_HASH)] * 2
 
 
-def test_a_list_hashes_as_it_does_alone() -> None:
+def test_the_hash_of_a_list_does_not_depend_on_its_neighbours() -> None:
     long = list(range(70_000))  # longer than the block size of hashing
     for lists in ([[], [1], [2]], [[7], [], long, [], [1, 2, 3]], [long, [1], None, []]):
         array = pa.array([[9], *lists], pa.list_(pa.int64())).slice(1)

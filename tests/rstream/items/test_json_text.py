@@ -29,7 +29,7 @@ def test_times_after_the_end_of_the_calendar_are_numbers() -> None:
             assert found[-3:] == [{"x": first}, {"x": FAR}, {"x": None}]
 
 
-def test_values_inside_of_others() -> None:
+def test_nested_values() -> None:
     times = far(pa.timestamp("us"))
     lists = pa.ListArray.from_arrays([0, 2, 3], times)
     assert json_texts(lists).to_pylist() == [f'["1970-01-01T00:00:00.000005",{FAR}]', "[null]"]
@@ -39,5 +39,5 @@ def test_values_inside_of_others() -> None:
     assert json_texts(structs).to_pylist()[1] == f'{{"t":{FAR},"n":2}}'
 
 
-def test_what_json_has_no_form_for_is_text() -> None:
+def test_values_without_a_json_form_become_text() -> None:
     assert json_text([math.nan, -math.inf, b"\xff"]) == '["NaN","-Infinity","ff"]'

@@ -12,7 +12,7 @@ from rstream import InlineBackground, ThreadBackground
 WAIT_S = 120.0
 
 
-def test_thread_runs_in_order_and_reports_failures() -> None:
+def test_a_thread_runs_tasks_in_order_and_reports_failures() -> None:
     background = ThreadBackground("test")
     seen: list[int] = []
     futures = [background.submit(partial(seen.append, i)) for i in range(20)]
@@ -27,7 +27,7 @@ def test_thread_runs_in_order_and_reports_failures() -> None:
         background.submit(lambda: None).result(WAIT_S)
 
 
-def test_no_thread_is_left_of_one_that_is_closed() -> None:
+def test_no_thread_is_left_after_close() -> None:
     background = ThreadBackground("closed-test")
     background.submit_later(1e6, lambda: None)
     background.submit(lambda: None).result(WAIT_S)
@@ -61,7 +61,7 @@ def test_delayed_tasks_run_when_due() -> None:
     assert seen == ["soon", "late"]
 
 
-def test_inline_runs_at_once_and_nested_after() -> None:
+def test_inline_tasks_run_at_once_and_nested_ones_afterwards() -> None:
     background = InlineBackground()
     seen: list[str] = []
 

@@ -61,7 +61,7 @@ def check_all(store: BlobStore, hi: int, lo: int = 0) -> None:
 # ---- which are merged
 
 
-def test_files_are_bounded_by_the_logarithm_of_the_rows() -> None:
+def test_the_number_of_files_is_logarithmic_in_the_rows() -> None:
     store = MemoryBlobs()
     grow(store, 0, 40)
     assert len(segments(store)) <= 3 * 3, "at most three of each class of 1, 4, 16 rows"
@@ -79,7 +79,7 @@ def sized(ranges: list[tuple[int, int]], limits: StreamLimits, size: int = 1) ->
     return next_run(chain, limits, lambda seqs: size) or []
 
 
-def test_merged_segments_have_limits_of_their_own() -> None:
+def test_merged_segments_have_their_own_limits() -> None:
     four = [(k, k + 1) for k in range(4)]
     assert sized(four, StreamLimits(compact_segments_min=4)) == [SeqRange(*r) for r in four]
     assert sized(four, StreamLimits(compact_segments_min=5)) == []
@@ -87,7 +87,7 @@ def test_merged_segments_have_limits_of_their_own() -> None:
     assert sized(four, StreamLimits(compact_segments_min=4, compact_bytes_max=3)) == []
 
 
-def test_a_run_has_no_hole_and_smaller_ones_go_along() -> None:
+def test_a_run_has_no_hole_and_includes_smaller_segments() -> None:
     limits = StreamLimits(compact_segments_min=3)
     assert sized([(0, 1), (1, 2), (3, 4), (4, 5)], limits) == []
     mixed = [(0, 5), (5, 6), (6, 11), (11, 40)]
@@ -100,7 +100,7 @@ def test_a_run_has_no_hole_and_smaller_ones_go_along() -> None:
 @pytest.mark.slow
 @examples(40)
 @given(st.data())
-def test_readers_writers_and_steps_in_any_order(data: st.DataObject) -> None:
+def test_readers_writers_and_merges_in_any_order(data: st.DataObject) -> None:
     """Regardless of the steps between two reads, each reader gets each item once."""
     store = MemoryBlobs()
     readers: list[tuple[SegmentReader, list[dict[str, object]]]] = []
@@ -154,7 +154,7 @@ def seal_while(
 
 
 @pytest.mark.parametrize("who_wakes", ["writer", "sealer"])
-def test_a_sealed_stream_keeps_what_its_seal_names(who_wakes: str) -> None:
+def test_a_sealed_stream_keeps_the_segments_in_its_seal(who_wakes: str) -> None:
     for at in itertools.count():
         blobs: dict[str, bytes] = {}
         grow(MemoryBlobs(blobs), 0, ROWS, limits=small_limits(), rows=7)
@@ -169,7 +169,7 @@ def test_a_sealed_stream_keeps_what_its_seal_names(who_wakes: str) -> None:
 
 
 @pytest.mark.parametrize("name", [CLOSING_NAME, SEAL_NAME])
-def test_nothing_is_deleted_once_somebody_seals(name: str) -> None:
+def test_nothing_is_deleted_after_sealing_has_started(name: str) -> None:
     """While a stream is sealed, compaction deletes nothing."""
     store = MemoryBlobs()
     grow(store, 0, 4, limits=small_limits())
@@ -211,7 +211,7 @@ def test_a_process_dies_at_every_call() -> None:
         check_all(store, 17)
 
 
-def test_what_cannot_be_read_is_left_to_readers() -> None:
+def test_unreadable_segments_are_left_to_readers() -> None:
     store = MemoryBlobs()
     grow(store, 0, 9, limits=small_limits())
     broken = segment_name(SeqRange(1, 2))
@@ -227,7 +227,7 @@ def test_what_cannot_be_read_is_left_to_readers() -> None:
     assert len(segments(store)) < 30
 
 
-def test_a_store_that_fails_is_tried_again_with_the_next_segment() -> None:
+def test_a_failed_merge_is_retried_with_the_next_segment() -> None:
     class Fragile(MemoryBlobs):
         is_broken = False
 
@@ -247,6 +247,6 @@ def test_a_store_that_fails_is_tried_again_with_the_next_segment() -> None:
 
 
 @pytest.mark.parametrize("number", [1, -1])
-def test_one_segment_is_none_to_merge(number: int) -> None:
+def test_a_single_segment_is_not_merged(number: int) -> None:
     with pytest.raises(AssertionError):
         StreamLimits(compact_segments_min=number)

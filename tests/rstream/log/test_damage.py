@@ -90,7 +90,7 @@ class OverANetwork:
 @HARM
 @SEGMENT
 @pytest.mark.parametrize("contents", [False, True])
-def test_it_is_found_and_written_again(
+def test_damage_is_detected_and_repaired_by_the_writer(
     contents: bool, segment: SeqRange, harm: str, is_sealed: bool
 ) -> None:
     """The seal of a stream includes its end."""
@@ -111,7 +111,7 @@ def test_it_is_found_and_written_again(
     assert find_damage(store, "s", ROWS, contents=True) == []
 
 
-def test_items_that_are_not_those_of_their_digest_are_found_on_request() -> None:
+def test_items_that_do_not_match_their_digest_are_found_on_request() -> None:
     """The checksum is the file's; it does not show whether the file has the right items."""
     store = MemoryBlobs()
     other = StreamDigest()
@@ -137,7 +137,7 @@ class MergedMeanwhile(OverANetwork):
         return self._store.get(path)
 
 
-def test_segments_that_a_writer_merges_during_the_check_are_not_missing() -> None:
+def test_segments_merged_during_the_check_are_not_missing() -> None:
     store = MergedMeanwhile(written(is_sealed=False))
     assert find_damage(store, "s", ROWS, contents=True, set_aside=True) == []
     assert store.copied
@@ -146,7 +146,7 @@ def test_segments_that_a_writer_merges_during_the_check_are_not_missing() -> Non
     assert (told.seqs, told.reason) == (SeqRange(0, ROWS), MISSING)
 
 
-def test_over_a_network_footers_alone_are_read_unless_contents_are_asked_for() -> None:
+def test_over_a_network_only_footers_are_read_unless_contents_are_requested() -> None:
     there = written(is_sealed=False)
     do_harm(there, SEGMENTS[1], "flip")
     far = OverANetwork(there)
@@ -158,7 +158,7 @@ def test_over_a_network_footers_alone_are_read_unless_contents_are_asked_for() -
 
 @HARM
 @SEGMENT
-def test_a_reader_that_finds_it_sets_it_aside(segment: SeqRange, harm: str) -> None:
+def test_a_reader_that_finds_damage_sets_the_segment_aside(segment: SeqRange, harm: str) -> None:
     store = written(is_sealed=False)
     for seq in range(ROWS):
         set_aside_damaged(store, "s", seq)
@@ -171,7 +171,7 @@ def test_a_reader_that_finds_it_sets_it_aside(segment: SeqRange, harm: str) -> N
 
 
 @SEGMENT
-def test_what_another_segment_has_is_no_loss_and_keeps_the_seal(segment: SeqRange) -> None:
+def test_damage_covered_by_another_segment_is_no_loss_and_keeps_the_seal(segment: SeqRange) -> None:
     store = written(is_sealed=True)
     lone = SeqRange(segment.lo, segment.lo + 3)
     store.put(segment_name(lone), b"half")
@@ -179,7 +179,7 @@ def test_what_another_segment_has_is_no_loss_and_keeps_the_seal(segment: SeqRang
     assert sealed_names(store) == tuple(map(segment_name, SEGMENTS))
 
 
-def test_several_are_told_in_order() -> None:
+def test_several_losses_are_listed_in_order() -> None:
     store = written(is_sealed=True)
     for segment in (SEGMENTS[2], SEGMENTS[0]):
         do_harm(store, segment, "cut")
@@ -188,7 +188,7 @@ def test_several_are_told_in_order() -> None:
 
 
 @SEGMENT
-def test_what_is_left_of_a_damaged_segment_stays_wherever_a_process_dies(segment: SeqRange) -> None:
+def test_intact_parts_of_a_damaged_segment_survive_any_crash(segment: SeqRange) -> None:
     """The segment is renamed before it is deleted, so a successor detects the damage, too."""
     undisturbed = Life()
     find_and_set_aside(harmed(segment), undisturbed)

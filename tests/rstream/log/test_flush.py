@@ -26,7 +26,7 @@ def tail_with(rows: int) -> VolatileTail:
     return tail
 
 
-def test_an_async_stream_cuts_by_rows_and_on_request() -> None:
+def test_an_async_stream_ends_segments_by_rows_and_on_request() -> None:
     policy = FlushPolicy(LIMITS, is_volatile=False)
     tail = tail_with(9)
     assert policy.take(tail) is None
@@ -89,7 +89,7 @@ class Work:
             raise ZeroDivisionError("a bug")
 
 
-def test_failures_are_reported_and_flushing_goes_on() -> None:
+def test_failures_are_reported_and_flushing_continues() -> None:
     log: Log = []
     work = Work(InlineBackground(), log, [1, 3, 4, 5])
     work.flusher.kick()

@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "stream"
 
 
-def test_pyarrow_and_duckdb_read_it_while_it_grows(folder: Path) -> None:
+def test_pyarrow_and_duckdb_read_a_growing_folder(folder: Path) -> None:
     stream = RStream.open(str(folder), PAYLOAD, limits=small_limits())
     for end in (30, 77):
         stream.append(items(stream.next_seq, end))
@@ -45,7 +45,7 @@ def test_pyarrow_and_duckdb_read_it_while_it_grows(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["memory", pytest.param("s3", marks=pytest.mark.slow)])
-def test_other_stores(where: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_object_stores(where: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     root = f"memory:/{tmp_path}" if where == "memory" else request.getfixturevalue("s3_bucket")
     uri = f"{root}/job/stream"
     stream = RStream.open(uri, PAYLOAD, limits=small_limits(segment_rows_max=100))

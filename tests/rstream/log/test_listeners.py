@@ -5,7 +5,7 @@ from __future__ import annotations
 from rstream.log.listeners import Listeners
 
 
-def test_the_newest_is_called_first_and_each_once() -> None:
+def test_listeners_are_called_once_and_the_newest_first() -> None:
     calls: list[str] = []
     listeners = Listeners(lambda: calls.append("host"))
 
@@ -19,7 +19,7 @@ def test_the_newest_is_called_first_and_each_once() -> None:
     assert calls == ["reader", "host"]
 
 
-def test_one_that_leaves_while_all_are_called_is_missed_by_nobody() -> None:
+def test_a_listener_removed_during_a_call_affects_no_other() -> None:
     calls: list[str] = []
     listeners = Listeners(None)
     listeners.add(lambda: calls.append("other"))

@@ -56,7 +56,7 @@ def test_each_item_is_in_one_segment_and_none_is_lost(writers: list[list[int]]) 
     assert seen == list(range(40))
 
 
-def test_disjoint_segments_are_left_alone() -> None:
+def test_disjoint_segments_are_not_changed() -> None:
     store = MemoryBlobs()
     log = DurableLog(store, "s")
     log.write(items(0, 7))
@@ -66,7 +66,7 @@ def test_disjoint_segments_are_left_alone() -> None:
     assert store.list() == before
 
 
-def test_what_a_zombie_flushes_while_a_stream_is_sealed_is_not_named() -> None:
+def test_segments_flushed_by_a_zombie_during_sealing_are_not_listed() -> None:
     class Haunted(MemoryBlobs):
         """After each listing an old writer adds a segment that overlaps."""
 
@@ -86,7 +86,7 @@ def test_what_a_zombie_flushes_while_a_stream_is_sealed_is_not_named() -> None:
     assert read_events(MemoryBlobs(blobs))["x"].to_pylist() == list(range(15))
 
 
-def test_a_sealed_stream_is_what_was_there_then() -> None:
+def test_a_sealed_stream_contains_only_the_listed_segments() -> None:
     store = MemoryBlobs()
     log = DurableLog(store, "s")
     for lo, hi in ((0, 7), (5, 12), (12, 15)):
@@ -120,7 +120,7 @@ def test_a_stream_with_a_hole_is_not_sealed(ranges: list[tuple[int, int]], lost:
     assert sealed_names(store) is None
 
 
-def test_what_was_collected_and_is_there_again_is_not_named() -> None:
+def test_deleted_segments_that_reappear_are_not_listed() -> None:
     """A power loss may undo a deletion; the hole behind it then is no loss."""
     store = MemoryBlobs()
     log = DurableLog(store, "s")
@@ -134,7 +134,7 @@ def test_what_was_collected_and_is_there_again_is_not_named() -> None:
     assert seal(store) == (segment_name(SeqRange(5, 7)), segment_name(SeqRange(7, 9)))
 
 
-def test_a_segment_of_which_a_part_was_collected_is_named() -> None:
+def test_a_partly_deleted_segment_is_listed() -> None:
     """A segment across the low-water mark is listed, although its first items are collected."""
     store = MemoryBlobs()
     log = DurableLog(store, "s")

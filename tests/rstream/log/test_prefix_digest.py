@@ -29,7 +29,7 @@ def expected(seq: int) -> StreamDigest:
 @examples(25)
 @given(st.lists(STEPS, max_size=12))
 @example([("write", 17), ("reach", 1), ("collect", 16), ("reach", 0)])
-def test_it_is_that_of_its_items(steps: list[tuple[str, int]]) -> None:
+def test_the_digest_of_a_prefix_is_that_of_its_items(steps: list[tuple[str, int]]) -> None:
     store, collected = MemoryBlobs(), 0
     stream = open_inline(store, keeps_digest=True)
     past = PrefixDigest(store)
@@ -48,7 +48,7 @@ def test_it_is_that_of_its_items(steps: list[tuple[str, int]]) -> None:
             assert past.digest == expected(past.seq)
 
 
-def test_a_shorter_one_begins_anew() -> None:
+def test_a_shorter_prefix_is_computed_from_the_start() -> None:
     """The digest starts again if a destination reports a lower position than before."""
     store = MemoryBlobs()
     stream = open_inline(store)

@@ -26,7 +26,9 @@ from tests.support.content import PAYLOAD, items, open_inline, read_all, rows_of
 
 
 @given(st.integers(0, 100), st.integers(1, 40), st.integers(0, 3000))
-def test_the_seam_has_neither_gap_nor_repeat(from_seq: int, items_max: int, tail: int) -> None:
+def test_there_is_no_gap_or_repeat_between_memory_and_files(
+    from_seq: int, items_max: int, tail: int
+) -> None:
     limits = small_limits(tail_bytes_max=tail + 1)
     stream = open_inline(MemoryBlobs(), limits=limits)
     for lo in range(0, 100, 10):
@@ -38,7 +40,7 @@ def test_the_seam_has_neither_gap_nor_repeat(from_seq: int, items_max: int, tail
     assert rows_of(read_all(reader)) == items(100, 103).to_pylist()
 
 
-def test_many_readers_and_rewind() -> None:
+def test_many_readers_and_rereading() -> None:
     stream = open_inline(MemoryBlobs())
     readers = [stream.register(0) for _ in range(3)]
     stream.append(items(0, 30))
@@ -51,7 +53,7 @@ def test_many_readers_and_rewind() -> None:
         reader.close()
 
 
-def test_memory_is_handed_out_by_reference() -> None:
+def test_items_in_memory_are_returned_by_reference() -> None:
     stream = open_inline(MemoryBlobs(), durability="volatile")
     batch = items(0, 2000)
     stream.append(batch)
@@ -60,7 +62,7 @@ def test_memory_is_handed_out_by_reference() -> None:
     assert got.batch.column(1).buffers()[1].address == batch.column(1).buffers()[1].address
 
 
-def test_a_reader_that_was_overtaken_by_collection_is_told() -> None:
+def test_a_reader_below_the_low_water_mark_gets_an_error() -> None:
     stream = open_inline(MemoryBlobs())
     stream.append(items(0, 32))
     stream.flush()
@@ -81,7 +83,7 @@ def test_a_deleted_segment_is_a_loss() -> None:
         reader.read_next()
 
 
-def test_wait_ends_with_a_write_or_its_limit() -> None:
+def test_wait_ends_with_a_write_or_at_its_limit() -> None:
     stream = RStream.open(MemoryBlobs(), PAYLOAD, durability="volatile")
     reader = stream.register(0)
     assert not reader.wait(0.01)
@@ -119,7 +121,7 @@ def test_a_writer_thread_and_a_reader_thread() -> None:
     background.close()
 
 
-def test_a_folder_that_grows_is_followed() -> None:
+def test_a_growing_folder_is_followed() -> None:
     store = MemoryBlobs()
     stream = open_inline(store)
     reader = open_reader(store)
@@ -135,7 +137,7 @@ def test_a_folder_that_grows_is_followed() -> None:
     reader.close()
 
 
-def test_a_folder_reader_is_told_what_is_gone() -> None:
+def test_a_folder_reader_gets_an_error_for_deleted_items() -> None:
     store = MemoryBlobs()
     stream = open_inline(store)
     stream.append(items(0, 48))
@@ -155,7 +157,7 @@ def test_a_folder_reader_is_told_what_is_gone() -> None:
 
 @pytest.mark.parametrize("form", [None, TableForm("start", "end")])
 @pytest.mark.parametrize("verify", [True, False])
-def test_columns_come_in_the_order_asked_for(form: TableForm | None, verify: bool) -> None:
+def test_columns_have_the_requested_order(form: TableForm | None, verify: bool) -> None:
     """Columns are returned in the requested order, not in that of the file."""
     store = MemoryBlobs()
     stream = RStream.open(store, PAYLOAD, form=form)
@@ -195,7 +197,7 @@ class Glitching(MemoryBlobs):
         return pa.BufferReader(bytes(data))
 
 
-def test_a_bad_read_is_not_a_bad_file() -> None:
+def test_a_failed_read_does_not_mean_a_damaged_file() -> None:
     store = Glitching()
     open_inline(store).append(items(0, 48))
     reader = open_inline(store).register(0)
@@ -204,7 +206,7 @@ def test_a_bad_read_is_not_a_bad_file() -> None:
     assert store.glitches == 0
 
 
-def test_segments_that_were_replaced_meanwhile_are_found_again() -> None:
+def test_segments_that_were_replaced_during_a_read_are_found_again() -> None:
     store = MemoryBlobs()
     stream = open_inline(store)
     stream.append(items(0, 48))

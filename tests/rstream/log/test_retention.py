@@ -87,7 +87,7 @@ def check_kept(store: BlobStore, rows: int = ROWS) -> int:
     return first
 
 
-def test_whole_segments_go_and_the_newest_stays() -> None:
+def test_whole_segments_are_deleted_except_the_newest() -> None:
     store = grown()
     collect(log_of(store), 10)
     assert check_kept(store) == 8
@@ -97,7 +97,7 @@ def test_whole_segments_go_and_the_newest_stays() -> None:
     assert beginnings(store.list()) == [ROWS - STEP]
 
 
-def test_who_reads_below_is_told_where_it_begins() -> None:
+def test_a_reader_of_deleted_items_is_told_the_first_kept_seq() -> None:
     store = grown()
     collect(log_of(store), 10)
     with pytest.raises(SequenceDiscardedError) as caught:
@@ -105,7 +105,7 @@ def test_who_reads_below_is_told_where_it_begins() -> None:
     assert (caught.value.seq, caught.value.first_seq) == (3, 8)
 
 
-def test_a_stream_that_is_open_collects_in_whole_segments() -> None:
+def test_an_open_stream_deletes_whole_segments() -> None:
     store = grown()
     stream = opened(store, ROWS)
     stream.garbage_collect(10)
@@ -118,7 +118,7 @@ def test_a_stream_that_is_open_collects_in_whole_segments() -> None:
     check_kept(store)
 
 
-def test_a_writer_that_begins_before_what_is_kept_writes_nothing_twice() -> None:
+def test_a_writer_that_starts_before_the_kept_items_repeats_nothing() -> None:
     store = grown()
     collect(log_of(store), 10)
     stream = opened(store, 2)
@@ -129,14 +129,14 @@ def test_a_writer_that_begins_before_what_is_kept_writes_nothing_twice() -> None
     assert check_kept(store, ROWS + 3) == 8
 
 
-def test_a_stream_that_was_collected_can_be_sealed() -> None:
+def test_a_stream_with_deleted_items_can_be_sealed() -> None:
     store = grown()
     collect(log_of(store), 10)
     assert len(seal(store)) == 4
     assert check_kept(store) == 8
 
 
-def test_a_beginning_that_is_cut_is_none() -> None:
+def test_an_incomplete_beginning_is_ignored() -> None:
     """A truncated mark is ignored; it was written before the first deletion."""
     store = grown()
     collect(log_of(store), 10)
@@ -194,7 +194,7 @@ def test_several_collectors_and_compactors_in_any_order(data: st.DataObject) -> 
     assert check_kept(store, 14) <= asked
 
 
-def test_nothing_goes_whose_digest_cannot_be_made() -> None:
+def test_items_whose_digest_cannot_be_computed_are_kept() -> None:
     """If a segment is lost, the remaining items could not be compared with anything."""
     store = grown()
     first, *others = [name for name in store.list() if name.endswith(".parquet")]

@@ -117,7 +117,7 @@ def segments(store: MemoryBlobs) -> list[tuple[int, int]]:
     return [(s.lo, s.hi) for s in found if s is not None]
 
 
-def test_what_another_has_made_durable_is_not_written_again() -> None:
+def test_items_that_another_writer_made_durable_are_not_written_again() -> None:
     store = MemoryBlobs()
     one, two = (open_inline(store, shared=True) for _ in range(2))
     one.append(items(0, 10))
@@ -133,7 +133,7 @@ def test_what_another_has_made_durable_is_not_written_again() -> None:
     assert read_events(store).to_pylist() == only_events(items(0, 14)).to_pylist()
 
 
-def test_replicas_that_disagree_are_told_apart() -> None:
+def test_replicas_with_different_items_are_detected() -> None:
     store = MemoryBlobs()
     one, two = (open_inline(store, shared=True, verify=True) for _ in range(2))
     one.append(items(0, 10))

@@ -83,7 +83,7 @@ def test_first_write_wins_and_repeats_are_counted() -> None:
 
 
 @pytest.mark.parametrize("durability", ["async", "sync"])
-def test_a_digest_of_items_that_are_partly_there_is_not_that_of_the_rest(durability: Any) -> None:
+def test_a_digest_of_partly_repeated_items_is_not_used_for_the_rest(durability: Any) -> None:
     """A writer continues within a batch; with a wrong digest its segment would count as damaged."""
     store = MemoryBlobs()
     with contextlib.closing(open_inline(store, durability=durability)) as stream:
@@ -113,7 +113,7 @@ def test_verify_names_the_first_differing_seq(is_durable: bool) -> None:
     assert caught.value.given.startswith("[21, 26) number=64,")
 
 
-def test_verify_skips_what_is_lost_or_collected() -> None:
+def test_verify_skips_lost_and_deleted_items() -> None:
     stream = open_inline(MemoryBlobs(), verify=True, durability="volatile", start_seq=20)
     stream.write(20, items(20, 30))
     stream.garbage_collect(25)
@@ -121,7 +121,7 @@ def test_verify_skips_what_is_lost_or_collected() -> None:
     assert stream.duplicates == 20
 
 
-def test_three_named_errors() -> None:
+def test_three_distinct_errors() -> None:
     stream = open_inline(MemoryBlobs())
     stream.write(0, items(0, 20))
     with pytest.raises(SequenceGapError, match="next seq to write is 20"):
@@ -135,14 +135,14 @@ def test_three_named_errors() -> None:
     assert stream.register(20).read_next() is None
 
 
-def test_batches_of_another_kind_are_refused() -> None:
+def test_batches_of_another_schema_are_rejected() -> None:
     stream = open_inline(MemoryBlobs())
     with pytest.raises(InvalidBatchError, match="expected columns"):
         stream.append(items(0, 5).drop_columns(["price"]))
     assert stream.next_seq == 0
 
 
-def test_a_folder_of_another_kind_is_refused() -> None:
+def test_a_folder_of_another_schema_is_rejected() -> None:
     store = MemoryBlobs()
     stream = open_inline(store)
     stream.append(items(0, 5))
@@ -151,7 +151,7 @@ def test_a_folder_of_another_kind_is_refused() -> None:
         RStream.open(store, pa.schema([("other", pa.int64())]))
 
 
-def test_a_restarted_writer_goes_on() -> None:
+def test_a_restarted_writer_continues() -> None:
     store = MemoryBlobs()
     stream = open_inline(store)
     stream.append(items(0, 20))
@@ -165,7 +165,7 @@ def test_a_restarted_writer_goes_on() -> None:
         open_inline(store, start_seq=21)
 
 
-def test_a_volatile_stream_may_start_anywhere() -> None:
+def test_a_volatile_stream_may_start_at_any_seq() -> None:
     stream = open_inline(MemoryBlobs(), durability="volatile", start_seq=100)
     assert stream.next_seq == 100
     reader = stream.register(90)
@@ -179,7 +179,7 @@ def test_a_volatile_stream_may_start_anywhere() -> None:
     assert rows_of(read_all(ahead)) == items(105, 110).to_pylist()
 
 
-def test_half_written_temporaries_are_removed(tmp_path: Path) -> None:
+def test_incomplete_temporary_files_are_removed(tmp_path: Path) -> None:
     stream = open_inline(str(tmp_path))
     stream.append(items(0, 20))
     stream.close()
@@ -208,7 +208,7 @@ def test_a_corrupt_segment_is_named(tmp_path: Path) -> None:
         open_inline(str(tmp_path))
 
 
-def test_a_damaged_end_is_set_aside_by_who_writes_it_again(tmp_path: Path) -> None:
+def test_a_damaged_last_segment_is_set_aside_by_the_writer_that_repeats_it(tmp_path: Path) -> None:
     open_inline(str(tmp_path)).append(items(0, 48))
     last = sorted(tmp_path.glob("*.parquet"))[-1]
     last.write_bytes(last.read_bytes()[:100])
@@ -219,7 +219,7 @@ def test_a_damaged_end_is_set_aside_by_who_writes_it_again(tmp_path: Path) -> No
     assert (tmp_path / f"_damaged-{last.name}.aside").read_bytes()
 
 
-def test_a_segment_of_a_later_version_is_no_damage(
+def test_a_segment_of_a_later_version_is_not_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     open_inline(str(tmp_path)).append(items(0, 16))
@@ -235,7 +235,7 @@ def test_a_segment_of_a_later_version_is_no_damage(
 
 
 @pytest.mark.parametrize("mark", [b"32\n", b"32"])
-def test_a_stream_goes_on_behind_what_was_collected(tmp_path: Path, mark: bytes) -> None:
+def test_a_stream_continues_after_its_deleted_items(tmp_path: Path, mark: bytes) -> None:
     """A stream continues after deleted items, also if an earlier version wrote the mark."""
     stream = open_inline(str(tmp_path))
     stream.append(items(0, 32))
@@ -245,7 +245,7 @@ def test_a_stream_goes_on_behind_what_was_collected(tmp_path: Path, mark: bytes)
     assert open_inline(str(tmp_path)).next_seq == 32
 
 
-def test_a_replica_opens_while_another_one_writes_and_collects() -> None:
+def test_a_replica_opens_while_another_one_writes_and_deletes() -> None:
     """Listed files may be gone; it writes the needed items, and none is missing."""
     alone = open_beside_a_collector(-1)
     assert alone > 2
@@ -278,7 +278,7 @@ def open_beside_a_collector(at: int) -> int:
     return calls
 
 
-def test_sync_is_durable_before_it_is_visible() -> None:
+def test_sync_items_are_durable_before_they_are_visible() -> None:
     store = Failing()
     stream = open_inline(store, durability="sync")
     store.is_full = True
@@ -291,7 +291,7 @@ def test_sync_is_durable_before_it_is_visible() -> None:
     assert open_inline(store).next_seq == 12
 
 
-def test_a_failed_flush_is_raised_once_then_tried_again() -> None:
+def test_a_failed_flush_is_raised_once_and_retried() -> None:
     store = Failing()
     stream = open_inline(store)
     store.is_full = True
@@ -306,7 +306,7 @@ def test_a_failed_flush_is_raised_once_then_tried_again() -> None:
 
 
 @pytest.mark.parametrize("is_torn", [True, False])
-def test_a_failed_put_removes_its_own_half_but_not_the_segment_of_another(is_torn: bool) -> None:
+def test_a_failed_put_removes_only_its_own_part(is_torn: bool) -> None:
     class Racing(MemoryBlobs):
         """A put fails while another writer's file, or half of this one, appears."""
 
@@ -324,7 +324,7 @@ def test_a_failed_put_removes_its_own_half_but_not_the_segment_of_another(is_tor
     assert open_inline(MemoryBlobs(store.blobs)).next_seq == (0 if is_torn else 16)
 
 
-def test_closing_tries_a_failed_flush_again() -> None:
+def test_close_retries_a_failed_flush() -> None:
     store = Failing()
     stream = open_inline(store)
     store.is_full = True
@@ -334,7 +334,7 @@ def test_closing_tries_a_failed_flush_again() -> None:
     assert open_inline(store).next_seq == 20
 
 
-def test_the_interval_flushes_what_is_left() -> None:
+def test_the_interval_flushes_the_remaining_items() -> None:
     changed = threading.Event()
     stream = RStream.open(
         MemoryBlobs(), PAYLOAD, limits=small_limits(flush_interval_ms=1), on_change=changed.set
@@ -389,7 +389,7 @@ def test_back_pressure_has_a_limit() -> None:
     background.close()
 
 
-def test_a_volatile_tail_is_freed_by_consumption() -> None:
+def test_consumption_frees_a_volatile_tail() -> None:
     clock = ManualClock()
     limits = small_limits(tail_bytes_max=100)
     store = MemoryBlobs()
@@ -411,7 +411,7 @@ def test_a_volatile_tail_is_freed_by_consumption() -> None:
     assert store.list() == []
 
 
-def test_a_volatile_tail_that_nobody_consumes_spills() -> None:
+def test_a_volatile_tail_without_consumption_spills() -> None:
     clock = ManualClock()
     limits = small_limits(tail_bytes_max=3000, segment_rows_max=1000)
     store = MemoryBlobs()
@@ -430,7 +430,7 @@ def test_a_volatile_tail_that_nobody_consumes_spills() -> None:
     assert rows_of(read_all(stream.register(0))) == items(0, end).to_pylist()
 
 
-def test_batches_far_larger_than_a_volatile_tail_do_not_crawl() -> None:
+def test_batches_far_larger_than_a_volatile_tail_are_not_slow() -> None:
     clock = ManualClock()
     limits = small_limits(tail_bytes_max=1000, segment_rows_max=1000)
     store = MemoryBlobs()
@@ -450,7 +450,7 @@ def test_batches_far_larger_than_a_volatile_tail_do_not_crawl() -> None:
     assert not stream.has_room(), "something is consumed: the writer waits again"
 
 
-def test_what_a_volatile_stream_collected_can_be_recomputed_and_spilled_again() -> None:
+def test_deleted_items_of_a_volatile_stream_can_be_recomputed_and_spilled_again() -> None:
     clock = ManualClock()
     store = MemoryBlobs()
     limits = small_limits(tail_bytes_max=3000, segment_rows_max=1000)
@@ -469,7 +469,7 @@ def test_what_a_volatile_stream_collected_can_be_recomputed_and_spilled_again() 
     assert rows_of(read_all(reader)) == items(20, stream.next_seq).to_pylist()
 
 
-def test_a_replaced_writer_does_not_take_the_mark_back() -> None:
+def test_a_replaced_writer_does_not_lower_the_mark() -> None:
     store = MemoryBlobs()
     open_inline(store).write(0, items(0, 48))
     zombie, successor = open_inline(store), open_inline(store)
@@ -478,7 +478,7 @@ def test_a_replaced_writer_does_not_take_the_mark_back() -> None:
     assert open_inline(store, start_seq=48).first_seq == 48
 
 
-def test_a_full_tail_tells_that_its_flush_failed() -> None:
+def test_a_full_tail_reports_its_failed_flush() -> None:
     store = Failing()
     stream = open_inline(store, limits=small_limits(tail_bytes_max=1000))
     store.is_full = True
@@ -490,7 +490,7 @@ def test_a_full_tail_tells_that_its_flush_failed() -> None:
     assert stream.has_room()
 
 
-def test_a_blocked_volatile_writer_is_freed_by_spilling() -> None:
+def test_spilling_unblocks_a_volatile_writer() -> None:
     limits = small_limits(tail_bytes_max=3000, spill_after_s=0.02)
     stream = RStream.open(MemoryBlobs(), PAYLOAD, durability="volatile", limits=limits)
     for lo in range(0, 200, 10):
@@ -500,7 +500,7 @@ def test_a_blocked_volatile_writer_is_freed_by_spilling() -> None:
     stream.close()
 
 
-def test_collection_frees_whole_segments_and_survives_reopening() -> None:
+def test_garbage_collection_deletes_whole_segments_and_survives_reopening() -> None:
     store = MemoryBlobs()
     stream = open_inline(store)
     stream.append(items(0, 64))
@@ -519,7 +519,7 @@ def test_collection_frees_whole_segments_and_survives_reopening() -> None:
     assert open_inline(store).next_seq == 64
 
 
-def test_what_is_durable_stays_in_memory_only_for_readers() -> None:
+def test_durable_items_stay_in_memory_only_for_readers() -> None:
     stream = open_inline(MemoryBlobs())
     stream.append(items(0, 10))
     stream.flush()
@@ -530,7 +530,7 @@ def test_what_is_durable_stays_in_memory_only_for_readers() -> None:
     assert stream.tail_first_seq == 10
 
 
-def test_collection_keeps_what_is_not_durable() -> None:
+def test_garbage_collection_keeps_items_that_are_not_durable() -> None:
     stream = open_inline(MemoryBlobs())
     stream.append(items(0, 10))
     stream.register(0)
@@ -541,7 +541,7 @@ def test_collection_keeps_what_is_not_durable() -> None:
     assert rows_of(read_all(stream.register(8))) == items(8, 10).to_pylist()
 
 
-def test_a_late_replica_below_the_mark_makes_no_hole() -> None:
+def test_a_late_replica_below_the_mark_leaves_no_hole() -> None:
     store = MemoryBlobs()
     first, second = open_inline(store), open_inline(store)
     first.append(items(0, 64))
@@ -551,7 +551,7 @@ def test_a_late_replica_below_the_mark_makes_no_hole() -> None:
     assert (again.first_seq, again.next_seq) == (50, 64)
 
 
-def test_two_writers_cut_differently_and_agree() -> None:
+def test_two_writers_with_different_segments_have_the_same_items() -> None:
     store = MemoryBlobs()
     one = open_inline(store)
     two = open_inline(store, limits=small_limits(segment_rows_max=11))
@@ -564,7 +564,7 @@ def test_two_writers_cut_differently_and_agree() -> None:
     assert rows_of(read_all(again.register(0))) == items(0, 60).to_pylist()
 
 
-def test_a_closed_stream_takes_no_more_but_is_still_read() -> None:
+def test_a_closed_stream_accepts_no_items_but_can_be_read() -> None:
     store = MemoryBlobs()
     stream = open_inline(store)
     stream.append(items(0, 5))
@@ -576,7 +576,7 @@ def test_a_closed_stream_takes_no_more_but_is_still_read() -> None:
     assert open_inline(store).next_seq == 5
 
 
-def test_closing_without_a_flush_is_a_crash() -> None:
+def test_closing_without_a_flush_equals_a_crash() -> None:
     store = MemoryBlobs()
     background = InlineBackground()
     stream = open_inline(store, background=background)

@@ -50,7 +50,7 @@ def read(reader: StreamReader, rng: random.Random, on_read: Callable[[int], None
 
 @pytest.mark.parametrize("durability", ["async", "sync", "volatile"])
 @pytest.mark.parametrize("seed", one_in(2, [1, 2]))
-def test_everybody_at_once(durability: str, seed: int, tmp_path: Path) -> None:
+def test_all_threads_at_once(durability: str, seed: int, tmp_path: Path) -> None:
     background = ThreadBackground("flush", 2)
     limits = small_limits(
         tail_bytes_max=8000, segment_rows_max=200, flush_interval_ms=5, spill_after_s=0.01

@@ -32,7 +32,7 @@ def test_small_batches_are_joined_and_large_ones_shared() -> None:
     assert large.read(large.next_seq, 1) is None
 
 
-def test_cut_stops_at_rows_and_bytes() -> None:
+def test_a_cut_is_limited_by_rows_and_bytes() -> None:
     tail = tail_of(10, 10, 10)
     cut = tail.cut(12, 10**9)
     assert cut is not None
@@ -51,7 +51,7 @@ def test_cut_stops_at_rows_and_bytes() -> None:
     tail.check()
 
 
-def test_a_batch_with_a_digest_is_left_whole_if_half_is_there() -> None:
+def test_a_batch_with_a_digest_is_not_split_if_the_cut_is_half_full() -> None:
     tail = VolatileTail(0)
     for size in (5, 4, 4, 30):
         tail.append(items(tail.next_seq, tail.next_seq + size), bytes([size]))
@@ -63,7 +63,7 @@ def test_a_batch_with_a_digest_is_left_whole_if_half_is_there() -> None:
     tail.check()
 
 
-def test_only_what_is_durable_is_freed() -> None:
+def test_only_durable_items_are_freed() -> None:
     tail = tail_of(10, 10, 10)
     tail.drop_below(15)
     assert tail.first_seq == 0
@@ -109,7 +109,7 @@ def test_any_sequence_of_calls_keeps_the_invariants(calls: list[tuple[str, int]]
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 50))
-def test_bytes_after_dropping_are_those_of_what_is_left(sizes: list[int], seq: int) -> None:
+def test_the_bytes_after_dropping_are_those_of_the_rest(sizes: list[int], seq: int) -> None:
     """The tail behaves as if it had started there."""
     tail = tail_of(*sizes)
     tail.cut(1000, 10**9)

@@ -46,7 +46,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
             return open_store(f"{request.getfixturevalue('s3_bucket')}/root")
 
 
-def test_contract(store: BlobStore) -> None:
+def test_blob_store_contract(store: BlobStore) -> None:
     assert store.list() == []
     assert store.list("nothing") == []
     assert not store.exists("a")
@@ -81,7 +81,7 @@ def test_a_new_blob_is_put_once(store: BlobStore) -> None:
     assert getattr(store, "is_exclusive", True)
 
 
-def test_of_many_writers_of_a_new_blob_one_wins(store: BlobStore) -> None:
+def test_one_of_many_writers_of_a_new_blob_wins(store: BlobStore) -> None:
     for name in ("a", "b", "c"):
         ready = threading.Barrier(4)
 
@@ -95,7 +95,7 @@ def test_of_many_writers_of_a_new_blob_one_wins(store: BlobStore) -> None:
         assert store.get(name) == b"%d" % won.index(True)
 
 
-def test_a_new_blob_that_goes_while_it_is_compared_was_another_s(
+def test_a_blob_deleted_during_the_comparison_belongs_to_another_writer(
     store: BlobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If a new blob vanishes while it is compared, another writer had created it."""
@@ -110,7 +110,9 @@ def test_a_new_blob_that_goes_while_it_is_compared_was_another_s(
     assert not store.put_new("a", b"mine")
 
 
-def test_a_new_blob_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_blob_on_a_file_system_without_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.EPERM, "this file system has no links")
 
@@ -121,7 +123,7 @@ def test_a_new_blob_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (store.get("a"), os.listdir(tmp_path)) == (b"1", ["a"])
 
 
-def test_many_are_read_at_once(store: BlobStore) -> None:
+def test_many_blobs_are_read_concurrently(store: BlobStore) -> None:
     for i in range(20):
         store.put(f"f/{i}", b"%d" % i)
     wanted = [f"f/{i}" for i in (3, 19, 0, 77, 5)]
@@ -129,13 +131,13 @@ def test_many_are_read_at_once(store: BlobStore) -> None:
     assert list(store.get_many([])) == []
 
 
-def test_uri_opens_the_same_store(tmp_path: Path) -> None:
+def test_a_uri_opens_the_same_store(tmp_path: Path) -> None:
     for uri in (str(tmp_path), f"memory://{tmp_path}/x"):
         open_store(uri).put("f/a", b"x")
         assert open_store(open_store(uri).child("f").uri).get("a") == b"x"
 
 
-def test_what_is_near_is_on_a_disk_or_in_memory(tmp_path: Path) -> None:
+def test_stores_on_a_disk_or_in_memory_are_near(tmp_path: Path) -> None:
     near = (MemoryBlobs(), *map(open_store, (str(tmp_path), f"{tmp_path}/part-0-*", "memory://x")))
     assert all(map(is_near, near))
     assert not any(map(is_near, map(open_store, ("s3://bucket/x", "s3://bucket/part-0-*"))))
@@ -150,7 +152,7 @@ def test_temporaries_are_invisible_and_removable(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["b.parquet"]
 
 
-def test_temporaries_of_another_stream_in_the_folder_stay() -> None:
+def test_temporaries_of_another_stream_in_the_folder_are_kept() -> None:
     """Temporary files of another active stream in the folder are not deleted."""
     store = MemoryBlobs()
     names = [f".part-{k}-{0:020d}-{9:020d}.parquet.1.2.tmp" for k in (1, 10)]
@@ -160,7 +162,7 @@ def test_temporaries_of_another_stream_in_the_folder_stay() -> None:
     assert store.temporaries() == names[1:]
 
 
-def test_a_folder_removed_in_between_is_made_again(tmp_path: Path) -> None:
+def test_a_folder_deleted_in_between_is_created_again(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     store.put("f/a", b"1")
     (tmp_path / "f" / "a").unlink()
@@ -184,7 +186,7 @@ class Flaky:
         return getattr(self._fs, name)
 
 
-def test_operations_are_retried_then_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_operations_are_retried_and_then_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rstream.store.blobs, "RETRY_DELAY_S", 0.0)
     fs = Flaky(ATTEMPTS_MAX - 1)
     store = FsspecBlobs(fs, "/flaky")
@@ -195,7 +197,7 @@ def test_operations_are_retried_then_named(monkeypatch: pytest.MonkeyPatch) -> N
         store.get("a")
 
 
-def test_a_folder_that_cannot_be_looked_into_is_not_empty(
+def test_an_unreadable_folder_does_not_look_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(str(tmp_path))
@@ -216,7 +218,7 @@ def test_a_folder_that_cannot_be_looked_into_is_not_empty(
     assert not store.list("g")
 
 
-def test_a_file_that_goes_while_its_folder_is_listed(tmp_path: Path) -> None:
+def test_a_file_deleted_during_a_listing(tmp_path: Path) -> None:
     store = open_store(str(tmp_path))
     assert isinstance(store, FsspecBlobs)
     store.put("a", b"1")
@@ -230,7 +232,7 @@ def test_unknown_protocol() -> None:
 
 
 @pytest.mark.slow
-def test_an_endpoint_that_is_not_there_is_named_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_endpoint_is_named_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     monkeypatch.setattr(rstream.store.blobs, "RETRY_DELAY_S", 0.01)
@@ -257,13 +259,13 @@ def test_a_full_disk_leaves_no_temporary(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("path", ["", "/proc/nothing/here"])
-def test_paths_that_cannot_be_written(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_paths(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rstream.store.blobs, "RETRY_DELAY_S", 0.0)
     with pytest.raises(StoreError):
         open_store(path).put("a", b"x")
 
 
-def test_a_path_that_cannot_be(tmp_path: Path) -> None:
+def test_impossible_paths(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     (tmp_path / "link").symlink_to("nowhere")
     for name in ("file", "link", "link/below"):
@@ -276,13 +278,13 @@ def test_a_path_that_cannot_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["a\udcff", "a\0b"])
-def test_a_path_that_is_no_text_is_refused_at_once(path: str) -> None:
+def test_a_path_that_is_not_text_is_rejected_at_once(path: str) -> None:
     """A path that is not text is an error at once; it used to be retried for five minutes."""
     with pytest.raises(StoreError, match=r"'a.*': a path is UTF-8 text without NUL"):
         open_store(path)
 
 
-def test_a_protocol_stands_once_in_a_uri() -> None:
+def test_a_uri_has_one_protocol() -> None:
     for uri in ("http://host/x", "https://host/x", "memory://x", "file:///x"):
         assert open_store(uri).uri == uri
 

@@ -62,7 +62,7 @@ def changed(inner: list[int]) -> tuple[MemoryBlobs, DurableLog]:
 
 @example([], [(0, CUT + 1)], False)  # the head of a cut segment was not copied before the deletion
 @given(st.lists(st.integers(1, END - 1), max_size=6), st.lists(ranges, max_size=4), st.booleans())
-def test_what_a_suspended_writer_writes_later_does_not_count(
+def test_late_segments_of_a_suspended_writer_do_not_count(
     inner: list[int], late: list[tuple[int, int]], is_first: bool
 ) -> None:
     store, suspended = changed(inner)
@@ -90,7 +90,7 @@ def test_what_a_suspended_writer_writes_later_does_not_count(
     assert len(seal(store)) == len(files)
 
 
-def test_a_change_that_was_not_committed_hides_nothing() -> None:
+def test_an_uncommitted_change_hides_nothing() -> None:
     store, writer = changed([])
     writer.write(items(CUT, END, 0))
     assert reaches_beyond(store, NEXT)
@@ -101,7 +101,7 @@ def test_a_change_that_was_not_committed_hides_nothing() -> None:
     assert not reaches_beyond(store, Fence(END, 1, 7))
 
 
-def test_fences_that_a_replaced_job_manager_puts_later_are_void() -> None:
+def test_late_fences_of_a_replaced_job_manager_are_void() -> None:
     store, writer = changed([])
     remove_fences(store, 1, epoch=8)  # its successor gives up the change
     writer.write(items(CUT, END, 0))
@@ -113,7 +113,7 @@ def test_fences_that_a_replaced_job_manager_puts_later_are_void() -> None:
     assert values(store) == list(range(CUT - 5))
 
 
-def test_a_rollback_deletes_what_its_fence_hides() -> None:
+def test_a_rollback_deletes_the_segments_that_its_fence_hides() -> None:
     store, _ = changed([])
     log = DurableLog(store, "s", generation=1)
     log.write(items(CUT, END, 1))
@@ -129,13 +129,13 @@ def test_a_rollback_deletes_what_its_fence_hides() -> None:
     assert len(values(store)) == END
 
 
-def test_a_rollback_to_an_earlier_seq_binds_all_generations_before_it() -> None:
+def test_a_rollback_to_an_earlier_seq_applies_to_all_earlier_generations() -> None:
     names = [segment_name(SeqRange(0, 20)), segment_name(SeqRange(20, 40, 1))]
     names += [Fence(20, 1, 3).name, Fence(10, 2, 3).name, segment_name(SeqRange(10, 30, 2))]
     assert list(valid_segments(names)) == [SeqRange(0, 10), SeqRange(10, 30, 2)]
 
 
 @pytest.mark.parametrize("generation", [0, 1, 999_999])
-def test_a_name_holds_the_generation(generation: int) -> None:
+def test_a_segment_name_contains_the_generation(generation: int) -> None:
     seqs = SeqRange(3, 5, generation)
     assert parse_segment_name(segment_name(seqs)) == seqs

@@ -69,7 +69,7 @@ def refuse_links(*_: object) -> None:
 @pytest.mark.parametrize("action", PUTS)
 @pytest.mark.parametrize("data", [SMALL, LARGE], ids=["small", "large"])
 @pytest.mark.parametrize("has_links", [True, False])
-def test_a_put_that_returned_survives(
+def test_a_completed_put_survives_a_power_failure(
     action: Callable[[Any, bytes], None],
     data: bytes,
     has_links: bool,
@@ -86,7 +86,7 @@ def test_a_put_that_returned_survives(
     assert disk.named_too_early == []
 
 
-def test_a_put_over_another_leaves_one_of_both(
+def test_an_interrupted_overwrite_leaves_the_old_or_the_new_content(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the power fails before the new name is durable, the old file is there."""
@@ -98,7 +98,7 @@ def test_a_put_over_another_leaves_one_of_both(
     assert disk.survivors()[str(tmp_path / "a")] == SMALL
 
 
-def test_a_new_file_whose_writer_died_before_its_name_was_durable_is_synced(
+def test_a_file_whose_writer_died_before_its_name_was_durable_is_synced(
     disk: Disk, tmp_path: Path
 ) -> None:
     """A writer that puts an equal file reuses it, so that file must be durable."""
@@ -111,7 +111,7 @@ def test_a_new_file_whose_writer_died_before_its_name_was_durable_is_synced(
 
 
 @pytest.mark.parametrize("has_links", [True, False])
-def test_a_second_name_of_a_file_survives(
+def test_a_second_name_of_a_file_survives_a_power_failure(
     has_links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second name of a file is durable, even if the first writer has not synced the file."""
@@ -126,7 +126,7 @@ def test_a_second_name_of_a_file_survives(
     assert os.listdir(tmp_path / "f" / "g") == ["a"]
 
 
-def test_a_folder_that_another_process_has_just_made_is_synced(disk: Disk, tmp_path: Path) -> None:
+def test_a_folder_just_created_by_another_process_is_synced(disk: Disk, tmp_path: Path) -> None:
     (tmp_path / "f").mkdir()
     open_store(str(tmp_path / "f")).put("a", b"1")
     assert disk.survivors() == {f"{tmp_path}/f/a": b"1"}
@@ -141,7 +141,7 @@ def test_without_fsync_nothing_is_synced(disk: Disk, tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "f")) == ["_part-0-mark", "a", "b"]
 
 
-def test_of_many_that_sync_a_folder_at_once_one_does_it_for_all(
+def test_concurrent_syncs_of_a_folder_are_merged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started, may_end = threading.Event(), threading.Event()
@@ -173,7 +173,7 @@ def test_of_many_that_sync_a_folder_at_once_one_does_it_for_all(
     assert not local_files._syncs._folders
 
 
-def test_a_sync_that_fails_is_the_failure_of_one_who_asked(
+def test_a_failed_sync_is_reported_to_the_threads_that_requested_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, failures = os.fsync, [OSError(errno.EIO, "the disk is broken")]

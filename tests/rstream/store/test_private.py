@@ -35,7 +35,7 @@ def private_store(folder: Path) -> FsspecBlobs:
     return store
 
 
-def test_all_that_is_made_in_it(tmp_path: Path) -> None:
+def test_all_files_created_in_a_private_folder_are_private(tmp_path: Path) -> None:
     store = private_store(tmp_path / "above" / "root")
     store.put("a", b"1")
     store.put_new("f/g/b", b"2")
@@ -54,13 +54,15 @@ def test_all_that_is_made_in_it(tmp_path: Path) -> None:
         assert mode == (0o700 if (tmp_path / "above" / name).is_dir() else 0o600), name
 
 
-def test_a_folder_that_is_there_becomes_private(tmp_path: Path) -> None:
+def test_an_existing_folder_becomes_private(tmp_path: Path) -> None:
     open_store(str(tmp_path / "root")).put("old", b"1")
     private_store(tmp_path / "root").put("new", b"2")
     assert modes(tmp_path / "root") == {".": 0o700, "old": 0o644, "new": 0o600, ".private": 0o600}
 
 
-def test_it_stays_private_when_moved_and_is_shared_without_its_mark(tmp_path: Path) -> None:
+def test_a_private_folder_stays_private_when_moved_and_is_shared_without_its_mark(
+    tmp_path: Path,
+) -> None:
     private_store(tmp_path / "root")
     moved = (tmp_path / "root").rename(tmp_path / "moved")
     open_store(str(moved)).put("a", b"1")
@@ -69,14 +71,14 @@ def test_it_stays_private_when_moved_and_is_shared_without_its_mark(tmp_path: Pa
     assert modes(moved) == {".": 0o700, "a": 0o600, "b": 0o644}
 
 
-def test_a_private_folder_above_is_no_mark(tmp_path: Path) -> None:
+def test_a_private_parent_folder_does_not_count_as_a_mark(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir(0o700)
     open_store(str(tmp_path / "home" / "answer")).put("a", b"1")
     assert modes(tmp_path / "home") == {".": 0o700, "answer": 0o755, "answer/a": 0o644}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_another_user_is_told_what_to_do(tmp_path: Path) -> None:
+def test_another_user_gets_an_error_with_a_remedy(tmp_path: Path) -> None:
     """Act as a host that runs as another user than the driver."""
     private_store(tmp_path / "root").put("a", b"1")
     tmp_path.chmod(0o755)

@@ -13,7 +13,7 @@ ranges = st.builds(
 )
 
 
-def test_names() -> None:
+def test_segment_names() -> None:
     name = segment_name(SeqRange(7, 12))
     assert name == "00000000000000000007-00000000000000000012.parquet"
     assert parse_segment_name(name) == SeqRange(7, 12)
@@ -30,12 +30,12 @@ def test_names() -> None:
         "_low_water_mark",
     ],
 )
-def test_other_names_are_no_segments(name: str) -> None:
+def test_other_names_are_not_segments(name: str) -> None:
     assert parse_segment_name(name) is None
 
 
 @given(st.lists(ranges, max_size=12), st.data())
-def test_it_tolerates_any_overlap(segments: list[SeqRange], data: st.DataObject) -> None:
+def test_the_index_tolerates_any_overlap(segments: list[SeqRange], data: st.DataObject) -> None:
     index = SegmentIndex()
     for seqs in segments:
         index.add(seqs)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_all_files_and_folders_are_synced_once_and_later(
+def test_all_files_and_folders_are_synced_once_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files: list[str] = []
@@ -50,7 +50,7 @@ def test_all_files_and_folders_are_synced_once_and_later(
     assert files == []
 
 
-def test_a_store_that_does_not_sync_remains_so_and_a_failure_is_an_error(tmp_path: Path) -> None:
+def test_a_store_that_does_not_sync_stays_so_and_a_failure_is_an_error(tmp_path: Path) -> None:
     later = SyncLater()
     store = unsynced(open_store(str(tmp_path)))
     assert later.store_like(store) is store
@@ -64,7 +64,7 @@ def test_a_store_that_does_not_sync_remains_so_and_a_failure_is_an_error(tmp_pat
 BLOBS = {"a": b"1", "b": b"2"}
 
 
-def test_blobs_that_are_put_together_are_synced_each(
+def test_blobs_put_side_by_side_are_each_synced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folders: list[str] = []

@@ -60,7 +60,7 @@ def test_a_copy_is_ignored_and_a_gap_ends_the_connection(caplog: pytest.LogCaptu
     assert "message of b is missing" in caplog.text
 
 
-def test_a_loss_shows_with_the_next_heartbeat() -> None:
+def test_a_loss_is_noticed_at_the_next_heartbeat() -> None:
     wire, lost = Wire(), threading.Event()
 
     def loses_messages(frame: bytes) -> None:
@@ -111,7 +111,7 @@ def test_a_hanging_peer_is_noticed_while_a_write_to_it_blocks() -> None:
     assert calls.qsize() == 1
 
 
-def test_nothing_is_written_after_a_connection_was_served(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_written_after_a_connection_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """The transport then frees the call, so a later write would access freed memory."""
     monkeypatch.setattr(rstream.transport.control, "JOIN_WAIT_S", 0.05)
     writing, go_on, served, disconnected = (threading.Event() for _ in range(4))
@@ -142,7 +142,7 @@ def test_nothing_is_written_after_a_connection_was_served(monkeypatch: pytest.Mo
     assert set(written) == {False}, "each frame was written before the call was served"
 
 
-def test_a_broken_wire_closes_the_link() -> None:
+def test_a_broken_transport_closes_the_link() -> None:
     def broken(frame: bytes) -> None:
         raise OSError("broken")
 
@@ -206,7 +206,7 @@ def test_a_peer_that_connects_to_a_closed_hub_gets_a_goodbye_and_is_not_reported
     assert not events
 
 
-def test_a_peer_that_does_not_take_its_messages_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_peer_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rstream.transport.control, "OUTBOX_MESSAGES_MAX", 2)
     stuck, gate = threading.Event(), threading.Event()
 

@@ -90,7 +90,7 @@ def broken(reader: RemoteReader) -> OperatingError:
     return reader.failure  # type: ignore[return-value]
 
 
-def test_pushes_as_it_is_written_and_resumes_anywhere(
+def test_items_are_pushed_when_written_and_from_any_seq(
     server: StreamServer, stream: RStream
 ) -> None:
     changed = threading.Event()
@@ -108,7 +108,7 @@ def test_pushes_as_it_is_written_and_resumes_anywhere(
     other.close()
 
 
-def test_serves_what_is_durable_and_what_is_not_there_yet(server: StreamServer) -> None:
+def test_durable_items_and_items_not_written_yet_are_served(server: StreamServer) -> None:
     durable = open_inline(MemoryBlobs(), limits=None)
     durable.append(items(0, 50))
     durable.flush()
@@ -131,7 +131,7 @@ def test_every_call_needs_the_secret(server: StreamServer) -> None:
         reader.close()
 
 
-def test_unknown_streams_and_lost_items_are_told_apart(server: StreamServer) -> None:
+def test_unknown_streams_and_lost_items_are_distinct_errors(server: StreamServer) -> None:
     unknown = RemoteReader(server.address, SECRET, "s", 7, 0)
     assert "epoch 7 is not here" in str(broken(unknown))
     late = open_inline(MemoryBlobs(), durability="volatile", start_seq=50)
@@ -144,7 +144,9 @@ def test_unknown_streams_and_lost_items_are_told_apart(server: StreamServer) -> 
         reader.close()
 
 
-def test_withdrawing_breaks_after_what_was_received(server: StreamServer, stream: RStream) -> None:
+def test_withdrawing_breaks_the_reader_after_the_received_items(
+    server: StreamServer, stream: RStream
+) -> None:
     reader = RemoteReader(server.address, SECRET, "s", 1, 0)
     stream.append(items(0, 20))
     assert reader.wait(60)
@@ -154,7 +156,7 @@ def test_withdrawing_breaks_after_what_was_received(server: StreamServer, stream
     reader.close()
 
 
-def test_a_slow_reader_holds_the_sender_back(server: StreamServer, stream: RStream) -> None:
+def test_a_slow_reader_slows_the_sender(server: StreamServer, stream: RStream) -> None:
     reader = RemoteReader(server.address, SECRET, "s", 1, 0, queue_bytes_max=1)
     for lo in range(0, 5000, 1000):
         stream.append(items(lo, lo + 1000))
@@ -165,7 +167,7 @@ def test_a_slow_reader_holds_the_sender_back(server: StreamServer, stream: RStre
     reader.close()
 
 
-def test_whatever_ends_the_receiving_thread_is_a_break(
+def test_any_end_of_the_receiving_thread_is_a_break(
     server: StreamServer, stream: RStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(reader: RemoteReader, call: object, wire: object) -> bool:
@@ -177,7 +179,7 @@ def test_whatever_ends_the_receiving_thread_is_a_break(
     reader.close()
 
 
-def test_text_is_carried_as_dictionaries(server: StreamServer) -> None:
+def test_text_is_sent_as_dictionaries(server: StreamServer) -> None:
     payload = pa.schema([("text", pa.dictionary(pa.int32(), pa.string()))])
     stream = RStream.open(MemoryBlobs(), payload, durability="volatile")
     server.publish("texts", 1, stream)
@@ -193,7 +195,7 @@ def test_text_is_carried_as_dictionaries(server: StreamServer) -> None:
     reader.close()
 
 
-def test_closing_is_prompt(server: StreamServer, stream: RStream) -> None:
+def test_close_is_prompt(server: StreamServer, stream: RStream) -> None:
     readers = [RemoteReader(server.address, SECRET, "s", 1, 0) for _ in range(3)]
     stream.append(items(0, 5))
     for reader in readers:
@@ -207,7 +209,7 @@ def test_closing_is_prompt(server: StreamServer, stream: RStream) -> None:
     assert time.monotonic() - started < CLOSE_WAIT_S, "a thread that did not end was waited for"
 
 
-def test_a_durable_prefix_is_read_from_its_folder_and_after_a_loss() -> None:
+def test_a_durable_prefix_is_read_from_its_folder_and_again_after_a_loss() -> None:
     store = MemoryBlobs()
     stream = open_inline(store)
     stream.append(items(0, 30))
@@ -291,7 +293,7 @@ def test_a_killed_peer_is_noticed_on_both_connections() -> None:
         control.close()
 
 
-def test_control_messages_both_ways_and_goodbye() -> None:
+def test_control_messages_in_both_directions_and_goodbye() -> None:
     got: list[bytes] = []
     all_there, gone = threading.Event(), threading.Event()
 
@@ -314,7 +316,7 @@ def test_control_messages_both_ways_and_goodbye() -> None:
     client.close()
 
 
-def test_control_needs_the_secret_and_somebody_there() -> None:
+def test_control_needs_the_secret_and_a_server() -> None:
     server = ControlServer(SECRET, lambda peer, message: None)
     with pytest.raises(UnauthorizedError):
         ControlClient(server.address, "wrong", "p", lambda message: None)
@@ -336,7 +338,7 @@ class Mute(flight.FlightServerBase):  # type: ignore[misc]
         self.is_over.wait(60)
 
 
-def test_a_server_that_never_says_hello_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rstream.transport.flight, "HELLO_WAIT_S", 0.05)
     mute = Mute()
     with pytest.raises(OperatingError):
@@ -369,7 +371,9 @@ def write_certificate(folder: Path) -> None:
     (folder / "key.pem").write_bytes(key.private_bytes(*encoded))
 
 
-def test_with_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: RStream) -> None:
+def test_connections_with_tls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: RStream
+) -> None:
     write_certificate(tmp_path)
     monkeypatch.setenv(TLS_FOLDER, str(tmp_path))
     server = StreamServer(secret=SECRET)

@@ -11,26 +11,26 @@ from hypothesis import given, strategies as st
 from rstream.transport.frame_order import InOrder, Numbered
 
 
-def test_frames_in_order_are_taken() -> None:
+def test_frames_in_order_are_accepted() -> None:
     numbered, order = Numbered(), InOrder()
     for content in (b"a", b"", b"c"):
         assert order.open(numbered.frame(content)) == ("take", content)
 
 
-def test_a_copy_is_ignored_and_a_gap_breaks_for_good() -> None:
+def test_a_copy_is_ignored_and_a_gap_breaks_the_connection() -> None:
     order = InOrder()
     verdicts = [order.accept(n) for n in (0, 0, 1, 0, 3, 2, 1, 4)]
     assert verdicts == ["take", "ignore", "take", "ignore", *["broken"] * 4]
 
 
-def test_a_frame_without_a_number_breaks() -> None:
+def test_a_frame_without_a_number_breaks_the_connection() -> None:
     order = InOrder()
     assert order.open(b"short") == ("broken", b"")
     assert order.accept(0) == "broken"
 
 
 @given(st.integers(0, 12).flatmap(lambda n: st.lists(st.integers(0, n), max_size=40)))
-def test_any_arrivals(numbers: list[int]) -> None:
+def test_frames_arriving_in_any_order(numbers: list[int]) -> None:
     """Any duplicates, losses and reordering: a prefix arrives, or it breaks at the first gap."""
     numbered, order = Numbered(), InOrder()
     frames = [numbered.frame(b"%d" % n) for n in range(13)]

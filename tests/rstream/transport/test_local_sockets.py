@@ -40,7 +40,7 @@ def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(short) / f"streamscope-sockets-{os.getuid()}"
 
 
-def test_a_server_has_a_socket_while_it_lives(folder: Path) -> None:
+def test_a_server_has_a_socket_until_it_is_closed(folder: Path) -> None:
     server = StreamServer("127.0.0.1", "secret", beside=True)
     tcp, _, path = server.address.partition("#")
     assert Path(path).parent == folder
@@ -107,7 +107,7 @@ def fill(busy: socket.socket, path: str, waiting: ExitStack) -> None:
 
 
 @pytest.mark.parametrize("trouble", [nobody_there, nobody_any_more, no_room, no_answer])
-def test_who_is_not_answered_at_the_socket_uses_tcp(
+def test_a_reader_without_a_response_from_the_socket_uses_tcp(
     trouble: Callable[[str], AbstractContextManager[None]], folder: Path
 ) -> None:
     path = str(new_socket_path())
@@ -154,7 +154,7 @@ def make_old(path: str) -> None:
     os.utime(path, (at_s, at_s))
 
 
-def test_nothing_is_removed_when_it_cannot_be_told_who_listens(
+def test_sockets_are_not_removed_if_their_listener_is_unknown(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(new_socket_path())
@@ -172,7 +172,7 @@ def test_nothing_is_removed_when_it_cannot_be_told_who_listens(
     assert not is_left_over(f"{path}-that-is-gone")
 
 
-def test_a_folder_that_others_may_enter_is_not_used(folder: Path) -> None:
+def test_a_folder_accessible_to_others_is_not_used(folder: Path) -> None:
     folder.mkdir(mode=0o755)
     folder.chmod(0o755)
     assert new_socket_path() is None
@@ -200,7 +200,7 @@ def a_name_that_cannot_be_bound(short: Path, patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("trouble", [no_folder, a_long_name, no_place, a_name_that_cannot_be_bound])
-def test_without_a_socket_there_is_tcp_and_one_warning(
+def test_without_a_socket_readers_use_tcp_and_one_warning_is_logged(
     trouble: Callable[[Path, pytest.MonkeyPatch], None],
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,

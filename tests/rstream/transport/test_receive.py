@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rstream import BlobStore
 
 
-def test_order_limits_and_joining() -> None:
+def test_batches_keep_their_order_and_limits() -> None:
     queue = ReceiveQueue(10**6)
     for lo in range(0, 30, 10):
         assert queue.put(Items(lo, items(lo, lo + 10)))
@@ -35,7 +35,7 @@ def test_order_limits_and_joining() -> None:
     assert str(queue.failure) == "gone"
 
 
-def test_put_blocks_until_taken_or_closed() -> None:
+def test_put_blocks_until_a_batch_is_taken_or_the_queue_closes() -> None:
     queue = ReceiveQueue(1)
     results: list[bool] = []
     queue.put(Items(0, items(0, 5)))
@@ -54,7 +54,7 @@ def test_put_blocks_until_taken_or_closed() -> None:
     assert results == [True, False]
 
 
-def test_durable_part() -> None:
+def test_the_durable_part_is_read() -> None:
     store = MemoryBlobs()
     assert not DurablePart(None, "s", 0).is_open
     stream = open_inline(store)
@@ -123,7 +123,7 @@ class Interrupted(ReceiveQueue):
         return items
 
 
-def test_the_line_brings_items_and_breaks_while_nothing_was_found() -> None:
+def test_items_arrive_and_a_break_is_noticed_without_items() -> None:
     """The last received items are read before later durable ones."""
 
     def happen() -> None:
@@ -141,5 +141,5 @@ def test_the_line_brings_items_and_breaks_while_nothing_was_found() -> None:
     assert all(part.batch.equals(items(part.first_seq, part.next_seq)) for part in parts)
 
 
-def test_a_remote_stream_does_not_show_its_secret() -> None:
+def test_the_text_of_a_remote_stream_hides_its_secret() -> None:
     assert "hush" not in repr(RemoteStream("host:1", "hush", "s", 0))

@@ -56,7 +56,7 @@ BROKEN: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("message", BROKEN)
-def test_what_is_wrong_with_the_folder_is_one_message(folder: Path, message: str) -> None:
+def test_an_invalid_tls_folder_is_one_message(folder: Path, message: str) -> None:
     check_tls()
     BROKEN[message](folder)
     for use in (check_tls, lambda: StreamServer(secret=SECRET)):
@@ -67,7 +67,7 @@ def test_what_is_wrong_with_the_folder_is_one_message(folder: Path, message: str
 
 
 @pytest.mark.parametrize("value", ["cert.pem:key.pem", "no/such/folder"])
-def test_it_must_be_a_folder(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def test_the_tls_path_must_be_a_folder(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv(TLS_FOLDER, value)
     with pytest.raises(
         TlsError, match=r"it is not a folder; on every host, set it to a folder with cert.pem"
@@ -76,7 +76,7 @@ def test_it_must_be_a_folder(monkeypatch: pytest.MonkeyPatch, value: str) -> Non
 
 
 @pytest.mark.parametrize("beside", [False, True])
-def test_with_tls_a_plain_peer_is_an_error(
+def test_with_tls_an_unencrypted_peer_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: bool
 ) -> None:
     """The plain server would answer, also over its Unix socket, but the secret is not sent."""
@@ -98,7 +98,7 @@ def test_with_tls_a_plain_peer_is_an_error(
     control.close()
 
 
-def test_without_tls_a_peer_that_encrypts_is_named(
+def test_without_tls_an_encrypting_peer_is_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     control = ControlServer(SECRET, lambda peer, message: None)

@@ -86,7 +86,7 @@ def read(call: UnixSocketCall, until: int) -> list[int]:
     return seen
 
 
-def test_who_writes_sends_what_is_small(stream: RStream) -> None:
+def test_the_writing_thread_sends_small_batches(stream: RStream) -> None:
     mine, other = socket.socketpair()
     with mine, other:
         # its thread does not run
@@ -108,7 +108,7 @@ def test_who_writes_sends_what_is_small(stream: RStream) -> None:
         stream.listeners.remove(connection._written)
 
 
-def test_a_large_dictionary_is_sent_by_the_thread_and_once_it_is_known_by_who_writes(
+def test_the_thread_of_the_connection_sends_a_large_dictionary_once(
     tmp_path: Path,
 ) -> None:
     payload = pa.schema([("text", pa.dictionary(pa.int32(), pa.string()))])
@@ -174,7 +174,7 @@ def test_many_readers_of_one_stream(stream: RStream, path: str) -> None:
         call.close()
 
 
-def test_a_reader_that_leaves_is_no_longer_sent_to(stream: RStream, path: str) -> None:
+def test_a_closed_reader_gets_no_more_items(stream: RStream, path: str) -> None:
     call = UnixSocketCall(path, hello())
     stream.append(rows(0, 1))
     assert read(call, 1) == [0]
@@ -198,7 +198,7 @@ def test_a_wrong_secret_is_refused(path: str, wrong: dict[str, object]) -> None:
         UnixSocketCall(path, hello(**wrong))
 
 
-def test_a_stream_that_is_not_there_and_one_that_lacks_the_seq(stream: RStream, path: str) -> None:
+def test_a_missing_stream_and_a_stream_without_the_seq(stream: RStream, path: str) -> None:
     with pytest.raises(OperatingError, match="stream t epoch 1 is not here"):
         UnixSocketCall(path, hello(stream="t"))
     stream.append(rows(0, 9))
@@ -223,9 +223,7 @@ def test_a_stream_that_is_not_there_and_one_that_lacks_the_seq(stream: RStream, 
         FRAME.pack(0, 100, 0) + msgpack.packb({"secret": SECRET}).ljust(100, b"\xc0"),
     ],
 )
-def test_a_hello_that_is_no_good_ends_its_line_alone(
-    stream: RStream, path: str, data: bytes
-) -> None:
+def test_an_invalid_hello_ends_only_its_connection(stream: RStream, path: str, data: bytes) -> None:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(WAIT_S)
         connection.connect(path)
@@ -239,7 +237,7 @@ def test_a_hello_that_is_no_good_ends_its_line_alone(
     call.close()
 
 
-def test_a_server_that_cannot_let_a_reader_in_lets_the_next_ones_in(
+def test_after_a_failed_start_of_a_connection_later_readers_are_accepted(
     stream: RStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     troubles = [OSError(errno.EMFILE, "no file"), ConnectionAbortedError()]
@@ -272,7 +270,7 @@ def test_a_server_that_cannot_let_a_reader_in_lets_the_next_ones_in(
 
 
 @pytest.mark.parametrize("first_seq", [0, 5_000])
-def test_what_fails_in_a_line_is_told_to_its_reader_alone(
+def test_a_failure_is_reported_only_to_the_reader_of_its_connection(
     stream: RStream, path: str, first_seq: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The writer's thread sends small amounts, the connection's thread large ones."""
@@ -300,7 +298,7 @@ def test_what_fails_in_a_line_is_told_to_its_reader_alone(
     other.close()
 
 
-def test_a_writer_that_met_trouble_sends_no_more(
+def test_a_connection_that_failed_in_the_writing_thread_sends_no_more(
     stream: RStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, other = socket.socketpair()
@@ -325,7 +323,7 @@ def test_a_writer_that_met_trouble_sends_no_more(
 
 
 @pytest.mark.parametrize("kind", [SCHEMA, FAILED, ITEMS, 77])
-def test_a_reader_takes_only_what_is_due_and_no_longer_than_it_may_be(kind: int) -> None:
+def test_a_reader_rejects_unexpected_and_too_large_frames(kind: int) -> None:
     mine, other = socket.socketpair()
     with mine, other:
         other.settimeout(WAIT_S)
@@ -357,7 +355,7 @@ def test_an_idle_connection_ends_at_once_with_its_server(
         call.close()
 
 
-def test_lines_that_do_not_end_are_waited_for_together(
+def test_the_server_waits_for_all_open_connections_together(
     stream: RStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rstream.transport.unix_socket.CLOSE_WAIT_S", 0.02)

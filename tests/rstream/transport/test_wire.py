@@ -22,7 +22,7 @@ def batch(values: pa.Array, rows: int) -> pa.RecordBatch:
 
 @pytest.mark.parametrize("kept_bytes_max", [1, 2_000, 8 << 20])
 @pytest.mark.parametrize("dictionaries", [1, SLOTS - 1, SLOTS, SLOTS + 1, 3 * SLOTS])
-def test_dictionaries_that_are_forgotten_are_sent_again(
+def test_evicted_dictionaries_are_sent_again(
     dictionaries: int, kept_bytes_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Limited by number or by bytes: in turn, so each is forgotten before its next use, or not."""
