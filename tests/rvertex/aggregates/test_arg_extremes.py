@@ -91,7 +91,7 @@ def naive(rows: list[dict[str, Any]], column: str, *, is_max: bool) -> Any:
 
 @examples(3)
 @given(run=Runs, cuts=splits(), keys=st.sampled_from([(), ("k",)]))
-def test_windows(run: Run, cuts: list[int], keys: tuple[str, ...]) -> None:
+def test_windows_with_max_by_and_min_by(run: Run, cuts: list[int], keys: tuple[str, ...]) -> None:
     run = Run(run.events, np.append(run.ctis[run.ctis < 2**62], 2**62))
     ends = run.events.column(1).to_numpy() if run.events.num_rows else np.empty(0, np.int64)
     points = bool((ends == int64_column(run.events, VS) + 1).all())
@@ -117,7 +117,7 @@ def test_windows(run: Run, cuts: list[int], keys: tuple[str, ...]) -> None:
 
 @examples(4)
 @given(run=Runs, cuts=splits())
-def test_snapshots_are_cut_invariant(run: Run, cuts: list[int]) -> None:
+def test_snapshots_do_not_depend_on_batch_boundaries(run: Run, cuts: list[int]) -> None:
     assert_cut_invariant(SnapshotAggregate(("k",), AGGREGATES), [ranked(run)], [RANKED], cuts)
 
 
@@ -149,7 +149,7 @@ def test_ranks_of_any_ordered_type(kind: pa.DataType, values: list[Any]) -> None
         assert values[column[0].as_py()["value"]] is best
 
 
-def test_columns_of_one_rank_that_part_ways() -> None:
+def test_columns_that_share_a_rank_for_a_while() -> None:
     """Each accumulator keeps its own rows, also after the other had different ones."""
     vs = pa.array([0, 1, 2])
     first, then, other = (pa.array(ranks) for ranks in ([5, 7, 1], [6, 8, 7], [9, 1, 2]))
@@ -175,7 +175,7 @@ def test_columns_of_one_rank_that_part_ways() -> None:
         assert tuple(r.columns()[0][0].as_py()["rank"] for r in both) == expected
 
 
-def test_as_a_query() -> None:
+def test_max_by_in_a_query() -> None:
     stream = Stream.from_items(
         {"who": "string", "price": "int64"},
         [event(1, who="a", price=5), event(2, who="b", price=9), event(3, who="c", price=9)],
@@ -220,7 +220,7 @@ INTEGERS = [pa.int8(), pa.int64(), pa.uint8(), pa.uint64()]
 
 
 @pytest.mark.parametrize("kind", INTEGERS, ids=str)
-def test_ranks_at_the_ends_of_their_type_are_ranks(kind: pa.DataType) -> None:
+def test_ranks_at_the_limits_of_their_type_count(kind: pa.DataType) -> None:
     least = 0 if pa.types.is_unsigned_integer(kind) else -(2 ** (kind.bit_width - 1))
     greatest = least + 2**kind.bit_width - 1
     for end, other in ((least, greatest), (greatest, least)):
@@ -230,7 +230,7 @@ def test_ranks_at_the_ends_of_their_type_are_ranks(kind: pa.DataType) -> None:
 
 
 @pytest.mark.parametrize("is_max", [True, False])
-def test_equal_ranks_take_the_first_of_both_zeros_and_of_all_nans(is_max: bool) -> None:
+def test_the_first_of_equal_ranks_wins_for_both_zeros_and_all_nans(is_max: bool) -> None:
     for equal in ([0.0, -0.0], [float("nan"), -float("nan")]):
         assert taken(equal, pa.float64(), is_max=is_max) == 0
         assert taken(equal[::-1], pa.float64(), is_max=is_max) == 0

@@ -12,7 +12,7 @@ from rvertex.aggregates.arrow_accumulators import Pick
 
 
 @pytest.mark.parametrize("groups", [3, 1_000])
-def test_the_first_and_the_last_of_few_rows_among_few_and_many_groups(groups: int) -> None:
+def test_first_and_last_of_few_rows_in_few_and_many_groups(groups: int) -> None:
     batch = pa.record_batch({VS: pa.array([0, 1, 2]), "c": pa.array(["a", "b", "c"])})
     for is_last, expected in ((True, {2: "a", 1: "c"}), (False, {2: "a", 1: "b"})):
         picked = Pick("c", pa.string(), is_last=is_last, by=None)

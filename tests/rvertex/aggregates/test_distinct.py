@@ -67,7 +67,7 @@ def test_lists_are_ascending_sets(
     assert merged.columns()[0].to_pylist() == [len(found) for found in want]
 
 
-def test_saved_state_may_come_back_in_other_chunks() -> None:
+def test_saved_state_is_restored_from_other_chunks() -> None:
     distinct = Distinct(["v"], pa.int64())
     for values in ([5, 3, 9, 4], [3]):
         distinct.update(rows_of([0] * len(values), values, pa.int64()))
@@ -85,7 +85,7 @@ def test_saved_state_may_come_back_in_other_chunks() -> None:
     assert further.columns()[0].to_pylist() == [[3, 4, 5, 9, 2**40], [-(2**40), 4]]
 
 
-def test_without_values_there_are_empty_lists() -> None:
+def test_a_group_without_values_has_an_empty_list() -> None:
     distinct = Distinct(["v"], pa.int64())
     assert distinct.columns()[0].to_pylist() == []
     distinct.update(rows_of([0, 1], [None, None], pa.int64()))
@@ -95,7 +95,7 @@ def test_without_values_there_are_empty_lists() -> None:
     assert again.columns()[0].to_pylist() == [[], []]
 
 
-def test_more_words_than_a_piece_are_each_kept_once() -> None:
+def test_more_words_than_fit_into_a_piece_are_kept_once() -> None:
     rows = 700_000
     values = pa.array(np.arange(rows) // 2 % 150_000)
     low = pc.if_else(pa.array(np.arange(rows) % 2 == 0), values, None)
@@ -111,14 +111,14 @@ def test_more_words_than_a_piece_are_each_kept_once() -> None:
     assert counts.to_pylist() == [{"0": 150_000, "1": 150_000}, {"0": 0, "1": 150_000}]
 
 
-def test_more_groups_than_bits_are_refused() -> None:
+def test_more_groups_than_bits_are_rejected() -> None:
     distinct = Distinct(["v", "low"], pa.int64())
     events = pa.record_batch([pa.array([1]), pa.array([1])], ["v", "low"])
     with pytest.raises(TooManyGroupsError, match="more --parallelism, or take shorter windows"):
         distinct.update(Rows(np.array([0]), 2**31, events))
 
 
-def test_more_values_than_offsets_of_lists_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_values_than_list_offsets_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distinct_module, "_LISTED_MAX", 3)
     distinct = Distinct(["v"], pa.int64())
     distinct.update(rows_of([0, 0, 1], [1, 2, 2], pa.int64()))
@@ -128,7 +128,7 @@ def test_more_values_than_offsets_of_lists_are_refused(monkeypatch: pytest.Monke
         distinct.columns()
 
 
-def test_values_that_repeat_take_the_memory_of_one() -> None:
+def test_repeated_values_take_the_memory_of_one() -> None:
     rows = 100_000
     events = pa.record_batch([pa.array(np.arange(rows) % 10)], ["v"])
     distinct = Distinct(["v"], pa.int64())

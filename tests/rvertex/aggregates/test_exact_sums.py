@@ -111,7 +111,7 @@ CASES = st.sampled_from(KINDS).flatmap(
 @example((pa.decimal128(38, 0), [(0, Decimal("9" * 38))] * 2), [1], 1)
 @example((pa.int64(), [(0, 2**63 - 1)] * 3 + [(0, -(2**63))] * 3), [2, 3], 4)
 @example((pa.decimal128(38, 0), AT_THE_BOTTOM), [], 0)
-def test_any_pieces_and_any_partial_sums_give_the_exact_sum(
+def test_the_sum_is_exact_for_any_batches_and_partial_sums(
     case: tuple[pa.DataType, list[tuple[int, Any]]], cuts: list[int], split: int
 ) -> None:
     """Pieces with a restore between them, and merged partial sums of two parts."""
@@ -249,7 +249,7 @@ def test_every_window_is_exact(name: str, data: st.DataObject) -> None:
             assert total == (sum(wanted) if wanted else None)
 
 
-def test_a_slide_over_partial_sums_without_room() -> None:
+def test_sliding_over_partial_sums_that_overflow() -> None:
     """The sum of a pane leaves int64, and the sum of the window returns into it."""
     specs = windows("sliding", SUMS)
     payload = pa.schema([("k", pa.int64()), ("x", pa.int64())])
@@ -264,7 +264,7 @@ def test_a_slide_over_partial_sums_without_room() -> None:
         ran(specs, run, payload, parts=1)  # at its ends there are windows with one pane
 
 
-def test_the_aggregate_is_named() -> None:
+def test_an_overflow_names_the_aggregate() -> None:
     payload = pa.schema([("k", pa.int64()), ("x", pa.decimal128(38, 2))])
     most = Decimal("9" * 36 + ".99")
     run = make_run([ev(0, k=1, x=most), ev(1, k=1, x=most), cti(INF_TIME)], payload)
@@ -276,7 +276,7 @@ def test_the_aggregate_is_named() -> None:
 
 
 @pytest.mark.parametrize("is_restored", [False, True])
-def test_the_low_halves_of_very_many_rows_are_carried_up(is_restored: bool) -> None:
+def test_the_low_words_of_very_many_rows_are_carried(is_restored: bool) -> None:
     """Each row adds up to 2**32 to the low half of its group, which 2**31 rows would overflow."""
     low, rows = 2**63 - 2**32, 3
     sums = WordSums()

@@ -64,7 +64,7 @@ def _comparable(value: Any) -> Any:
     keys=st.sampled_from([(), ("k",)]),
     window=st.sampled_from([(6, 6), (7, 3), (3, 5)]),
 )
-def test_gathered(
+def test_values_collected_per_window(
     run: Run, cuts: list[int], keys: tuple[str, ...], window: tuple[int, int]
 ) -> None:
     run = Run(run.events, run.ctis[run.ctis < INF_TIME])
@@ -89,7 +89,7 @@ def test_gathered(
 
 @examples(3)
 @given(run=runs(), cuts=splits())
-def test_products_of_panes(run: Run, cuts: list[int]) -> None:
+def test_products_over_panes(run: Run, cuts: list[int]) -> None:
     spec = WindowAggregate(
         ("k",), 6, 2, (AggregateSpec("product", "x", "p"), AggregateSpec("product", "n", "q")), True
     )
@@ -103,7 +103,7 @@ def test_products_of_panes(run: Run, cuts: list[int]) -> None:
 
 
 @pytest.mark.parametrize("shift", [0.0, 1e9])
-def test_shapes_are_accurate(shift: float) -> None:
+def test_skewness_and_kurtosis_are_accurate(shift: float) -> None:
     values = [shift + v for v in (4.0, 7.0, 13.0, 16.0, 0.5, 2.25)]
     items = [ev(i, x=v, n=7) for i, v in enumerate(values)]
     run = make_run(
@@ -161,6 +161,6 @@ def test_decimals_and_booleans() -> None:
     }
 
 
-def test_one_function_told_two_things_is_two_lanes() -> None:
+def test_one_function_with_two_arguments_has_two_lanes() -> None:
     specs = (AggregateSpec("quantile", "x", "a", 0.5), AggregateSpec("quantile", "x", "b", 0.9))
     assert len(lanes_of(specs, PAYLOAD)) == 2

@@ -1,7 +1,7 @@
 """Variances, distinct values and top values over shared panes and in two phases.
 
-Not covered: lost precision for values of very different size; test_gathered.py compares with
-fractions.
+Not covered: lost precision for values of very different size (test_holistic.py compares with
+fractions).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _shrinking(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     window=st.sampled_from([(6, 6), (12, 3), (7, 3), (3, 5)]),
 )
 @pytest.mark.usefixtures("_shrinking")
-def test_over_shared_panes(
+def test_aggregates_over_shared_panes(
     run: Run, cuts: list[int], keys: tuple[str, ...], window: tuple[int, int]
 ) -> None:
     run = ended(run)
@@ -140,7 +140,7 @@ def with_filtered(run: Run) -> Run:
 @examples(3)
 @given(run=runs(), cuts=splits(), window=st.sampled_from([(6, 6), (12, 3), (7, 3)]))
 @pytest.mark.usefixtures("_shrinking")
-def test_distinct_values_of_columns_kept_together(
+def test_distinct_values_of_columns_in_one_lane(
     run: Run, cuts: list[int], window: tuple[int, int]
 ) -> None:
     """Columns that share a lane have right distinct counts, in one phase and in two."""
@@ -200,7 +200,7 @@ def test_nan_is_greatest_among_the_top_values(kind: pa.DataType) -> None:
     assert [v and [comparable(w) for w in v] for v in kept] == expected
 
 
-def test_moments_of_parts_are_taken_from_the_first_that_has_values() -> None:
+def test_the_mean_of_merged_moments_starts_with_the_first_part_that_has_values() -> None:
     """The sum of large values is infinite, so a part without values must not be the reference."""
     of = {"count": [0, 4, 4], "mean": [0.0, 1.7e308, 1.7e308], "squares": [0.0, 0.0, 0.0]}
     columns = [pa.array(values) for values in of.values()]
@@ -210,7 +210,7 @@ def test_moments_of_parts_are_taken_from_the_first_that_has_values() -> None:
 
 
 @pytest.mark.parametrize("piece_rows", [1, 2, 3, 100])
-def test_a_value_that_goes_on_in_the_next_piece_keeps_all_who_have_it(
+def test_a_value_that_continues_in_the_next_piece_keeps_all_column_bits(
     piece_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rvertex.aggregates.distinct._PIECE_MAX_ROWS", piece_rows)

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 GOLDEN = ROOT / "tests" / "golden" / "rvertex" / "aggregates.txt"
 
 
-def test_each_function_is_known_by_its_own_name() -> None:
+def test_each_function_is_registered_by_its_own_name() -> None:
     assert [function.name for function in FUNCTIONS.values()] == list(FUNCTIONS)
 
 
-def test_the_api_and_the_batch_twin_have_all_of_them() -> None:
+def test_the_api_and_the_batch_have_all_functions() -> None:
     functions = inspect.getmembers(agg, inspect.isfunction)
     public = {name for name, f in functions if f.__module__ == agg.__name__ and name[0] != "_"}
     made_of_others = {"any_value", "bool_and", "bool_or", "count_if"}
@@ -39,14 +39,14 @@ def test_the_api_and_the_batch_twin_have_all_of_them() -> None:
     assert set(WRITERS) == set(FUNCTIONS)
 
 
-def test_lanes_of_one_name_are_of_one_kind() -> None:
+def test_lanes_with_one_name_have_one_kind() -> None:
     kinds = {kind for function in FUNCTIONS.values() for kind in function.lanes}
     names = [kind.name for kind in kinds]
     assert sorted(names) == sorted(set(names))
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
-def test_only_count_goes_without_a_column(name: str) -> None:
+def test_only_count_works_without_a_column(name: str) -> None:
     if FUNCTIONS[name].takes_rows:
         assert AggregateSpec(name, None, "out").definition is FUNCTIONS["count"]
         return
@@ -54,7 +54,7 @@ def test_only_count_goes_without_a_column(name: str) -> None:
         AggregateSpec(name, None, "out")
 
 
-def test_a_sum_of_integers_travels_with_its_carry() -> None:
+def test_a_sum_of_integers_has_a_carry_column() -> None:
     (kind,) = FUNCTIONS["sum"].lanes
     fields = Lane(kind, "x", pa.int64()).fields
     assert [field.name for field in fields] == ["@sum(x)", "@sum(x).carry"]
@@ -102,7 +102,7 @@ def said_of(name: str) -> Iterator[str]:
         yield f"  {called} -> {field.type}{shown}: {parts}"
 
 
-def test_what_functions_say_of_themselves(rewrite: bool) -> None:
+def test_declared_properties_of_functions(rewrite: bool) -> None:
     """Compare the functions' properties with the golden table. Review each difference."""
     found = "\n".join(line for name in FUNCTIONS for line in said_of(name)) + "\n"
     if rewrite:

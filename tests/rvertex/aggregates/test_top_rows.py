@@ -5,7 +5,7 @@ from __future__ import annotations
 from rvertex.aggregates.ranked.top_rows import TopOrder
 
 
-def test_places_have_names_that_no_column_of_the_rows_has() -> None:
+def test_rank_columns_avoid_the_names_of_row_columns() -> None:
     order = TopOrder("row_number", 3, ((False, False),), copies=True)
     assert order.place_names(["x"]) == ("place", "position", "copy")
     assert order.place_names(["place", "place_", "copy"]) == ("place__", "position", "copy_")

@@ -114,7 +114,7 @@ def converted(old: list[Any], new: list[Any], states: list[OperatorState]) -> li
 
 @pytest.mark.parametrize("name", one_in(3, ADDED))
 @pytest.mark.parametrize("window", WINDOWS)
-def test_open_windows_keep_what_they_have(window: str, name: str) -> None:
+def test_open_windows_keep_their_values(window: str, name: str) -> None:
     before, after = (
         chain(query(WINDOWS[window]())),
         chain(query(WINDOWS[window](), new=ADDED[name]())),
@@ -144,7 +144,7 @@ RUNNING: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize("name", one_in(3, [*ADDED, "first in order"]))
 @pytest.mark.parametrize("kind", RUNNING)
-def test_running_totals_keep_what_they_have(kind: str, name: str) -> None:
+def test_running_totals_keep_their_values(kind: str, name: str) -> None:
     plain = {"n": agg.count(), "kinds": agg.count_distinct("x"), "late": agg.last("x")}
     points = Stream.from_items(SCHEMA, [event(0, k=1, x=1, y=1.0), cti(1)])
     new = ADDED.get(name, partial(agg.count_distinct, "y"))()

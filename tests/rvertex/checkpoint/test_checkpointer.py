@@ -135,7 +135,7 @@ def test_a_stored_checkpoint_wakes_the_host() -> None:
     assert len(world.taken) == 1
 
 
-def test_by_time() -> None:
+def test_checkpoints_by_time() -> None:
     world = World()
     checkpoints = world.checkpointer(checkpoint_interval_s=5.0)
     assert [world.after(checkpoints, s) for s in (4.9, 0.2, 4.9, 0.2, 5.0)] == [0, 1, 0, 1, 1]
@@ -144,7 +144,7 @@ def test_by_time() -> None:
     assert not any(t.asked for t in world.taken)
 
 
-def test_by_bytes_of_input() -> None:
+def test_checkpoints_by_bytes_of_input() -> None:
     world = World()
     checkpoints = world.checkpointer(checkpoint_interval_s=None, checkpoint_bytes_max=1_000)
     assert world.after(checkpoints, 1e6) == 0
@@ -156,7 +156,7 @@ def test_by_bytes_of_input() -> None:
     assert world.after(checkpoints, 1e6) == 0
 
 
-def test_by_whatever_comes_first() -> None:
+def test_checkpoints_by_whichever_limit_is_reached_first() -> None:
     world = World()
     checkpoints = world.checkpointer(checkpoint_interval_s=5.0, checkpoint_bytes_max=1_000)
     checkpoints.note_input(1_000)
@@ -164,7 +164,7 @@ def test_by_whatever_comes_first() -> None:
     assert world.after(checkpoints, 5.0) == 1
 
 
-def test_neither() -> None:
+def test_no_checkpoints_without_a_limit() -> None:
     world = World()
     checkpoints = world.checkpointer(checkpoint_interval_s=None)
     checkpoints.note_input(1 << 40)
@@ -174,7 +174,7 @@ def test_neither() -> None:
     assert world.taken[0].asked
 
 
-def test_instances_take_turns() -> None:
+def test_replicas_take_checkpoints_in_turn() -> None:
     world = World()
     replicas = [
         world.checkpointer(CheckpointSlot(k, 3), k, checkpoint_interval_s=1.0) for k in range(3)
@@ -221,7 +221,7 @@ def test_only_a_snapshot_at_the_cut_is_the_last_checkpoint() -> None:
     assert world.taken[-1].inputs == (9,)
 
 
-def test_one_is_announced_when_it_is_stored_and_its_outputs_are_durable() -> None:
+def test_a_checkpoint_is_announced_when_it_is_stored_and_its_outputs_are_durable() -> None:
     world = World(is_durable=False)
     checkpoints = world.checkpointer(checkpoint_interval_s=1.0)
     assert world.after(checkpoints, 1.0) == 0
@@ -236,7 +236,7 @@ def test_one_is_announced_when_it_is_stored_and_its_outputs_are_durable() -> Non
     assert loaded.snapshot.inputs == (1,)
 
 
-def test_one_that_is_rebuilt_says_from_where_a_restart_reads() -> None:
+def test_a_checkpoint_of_a_rebuilt_vertex_names_the_start_of_a_replay() -> None:
     class Rebuilt(World):
         def snapshot(self) -> Snapshot:
             start = ReplayFrom((self.position - 3,), OperatorState({}))
@@ -248,7 +248,7 @@ def test_one_that_is_rebuilt_says_from_where_a_restart_reads() -> None:
     assert (taken.inputs, taken.reads) == ((10,), (7,))
 
 
-def test_each_part_is_a_task_and_a_closed_instance_begins_no_more() -> None:
+def test_each_part_is_a_task_and_a_closed_instance_starts_no_more() -> None:
     world = World()
     checkpoints = world.checkpointer(checkpoint_interval_s=1.0)
     world.clock.advance(1_000_000)
@@ -260,7 +260,7 @@ def test_each_part_is_a_task_and_a_closed_instance_begins_no_more() -> None:
     assert len(world.store.list(FOLDER)) == 1
 
 
-def test_a_failed_upload_is_tried_again_and_leaves_nothing() -> None:
+def test_a_failed_upload_is_retried_and_leaves_no_file() -> None:
     world = World()
     checkpoints = world.checkpointer(checkpoint_interval_s=1.0)
     for _ in range(FAILURES_MAX):
@@ -277,7 +277,7 @@ def test_a_failed_upload_is_tried_again_and_leaves_nothing() -> None:
     assert world.store.list(FOLDER) == sorted([taken.name, *taken.parts])
 
 
-def test_one_that_was_asked_for_and_failed_is_still_asked_for() -> None:
+def test_a_requested_checkpoint_that_failed_is_still_requested() -> None:
     world = World()
     checkpoints = world.checkpointer(checkpoint_interval_s=None)
     checkpoints.request()
@@ -289,7 +289,7 @@ def test_one_that_was_asked_for_and_failed_is_still_asked_for() -> None:
     assert world.after(checkpoints, 100.0) == 0, "it was answered once"
 
 
-def test_only_uploads_in_a_row_count_as_failures() -> None:
+def test_only_consecutive_failed_uploads_count() -> None:
     world = World()
     checkpoints = world.checkpointer(checkpoint_interval_s=1.0)
     for _ in range(3):
@@ -300,7 +300,7 @@ def test_only_uploads_in_a_row_count_as_failures() -> None:
         assert world.after(checkpoints, 1.0) == 1
 
 
-def test_one_under_way_becomes_urgent_when_somebody_asks_for_another() -> None:
+def test_a_running_upload_becomes_urgent_when_another_checkpoint_is_requested() -> None:
     """A request makes the current checkpoint urgent, since the requested one starts after it."""
     world, urgent = World(), [False]
     checkpoints = world.checkpointer(checkpoint_interval_s=1.0)
@@ -331,7 +331,7 @@ class Attached:
         self.told += len(names)
 
 
-def test_a_checkpoint_names_the_files_from_before_its_snapshot_and_each_once() -> None:
+def test_a_checkpoint_names_each_attached_file_from_before_its_snapshot_once() -> None:
     """Parts written while a checkpoint is stored, or if it fails, are in a later checkpoint."""
     world, values, intake = World(), Attached("values"), Attached("intake")
     checkpoints = world.checkpointer(checkpoint_interval_s=1.0)
@@ -362,7 +362,7 @@ def test_a_checkpoint_names_the_files_from_before_its_snapshot_and_each_once() -
     ]
 
 
-def test_uploads_that_fail_in_a_row_fail_the_instance() -> None:
+def test_consecutive_failed_uploads_fail_the_instance() -> None:
     world = World()
     world.store.is_down = True
     checkpoints = world.checkpointer(checkpoint_interval_s=1.0)
@@ -372,6 +372,6 @@ def test_uploads_that_fail_in_a_row_fail_the_instance() -> None:
         world.after(checkpoints, 1.0)
 
 
-def test_what_is_gone_is_named() -> None:
+def test_a_missing_checkpoint_is_named() -> None:
     with pytest.raises(CorruptCheckpointError, match="nowhere is corrupt: the file is gone"):
         read_checkpoint(MemoryBlobs(), "nowhere", SPEC)

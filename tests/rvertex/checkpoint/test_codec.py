@@ -102,7 +102,7 @@ def test_round_trip() -> None:
 
 
 @pytest.mark.parametrize("length", range(8))
-def test_columns_that_are_read_back_begin_where_arrow_wants_them(length: int) -> None:
+def test_decoded_columns_are_aligned_for_arrow(length: int) -> None:
     snapshot = replace(SNAPSHOT, state_schema="a" * length)
     again = decode_snapshot(encode_snapshot(snapshot), name="c", state_schema="a" * length)
     assert again == snapshot
@@ -121,7 +121,7 @@ def test_round_trip_of_positions() -> None:
 
 
 @given(st.integers(0, len(DATA) - 1), st.integers(1, 255))
-def test_any_changed_byte_is_noticed(at: int, change: int) -> None:
+def test_any_changed_byte_is_detected(at: int, change: int) -> None:
     damaged = bytearray(DATA)
     damaged[at] ^= change
     with pytest.raises(CorruptCheckpointError, match="checkpoint c is corrupt"):
@@ -129,12 +129,12 @@ def test_any_changed_byte_is_noticed(at: int, change: int) -> None:
 
 
 @given(st.integers(0, len(DATA) - 1))
-def test_any_cut_is_noticed(length: int) -> None:
+def test_any_truncation_is_detected(length: int) -> None:
     with pytest.raises(CorruptCheckpointError, match="checkpoint c is corrupt"):
         decode_snapshot(DATA[:length], name="c", state_schema="abc")
 
 
-def test_a_checkpoint_of_another_version_is_refused_as_such() -> None:
+def test_a_checkpoint_of_another_version_is_rejected_as_such() -> None:
     older = b"SSCKPT02" + DATA[8:-16]
     older += hashlib.blake2b(older, digest_size=16).digest()
     with pytest.raises(
@@ -143,7 +143,7 @@ def test_a_checkpoint_of_another_version_is_refused_as_such() -> None:
         decode_snapshot(older, name="c", state_schema="abc")
 
 
-def test_a_checkpoint_of_another_plan_is_refused() -> None:
+def test_a_checkpoint_of_another_plan_is_rejected() -> None:
     with pytest.raises(SnapshotSchemaError, match="another plan"):
         decode_snapshot(DATA, name="c", state_schema="xyz")
 
@@ -161,7 +161,7 @@ def big(rows: int, start: int = 0) -> pa.RecordBatch:
     return pa.record_batch({"x": values, "s": pa.array([f"row {v}" for v in values])})
 
 
-def test_what_did_not_change_is_not_uploaded_again() -> None:
+def test_unchanged_pieces_are_not_uploaded_again() -> None:
     store, writer = Blobs(), CheckpointWriter(FOLDER, 1)
     run, ends = big(100_000), np.arange(1_000_000)
     first = pa.Table.from_batches([run])
@@ -184,7 +184,7 @@ def test_what_did_not_change_is_not_uploaded_again() -> None:
     assert load(store, 4).snapshot.states[1].tables["ends"]["end"][500_000].as_py() == 7
 
 
-def test_where_memory_lies_is_told_of_what_dictionaries_point_at() -> None:
+def test_fingerprints_include_the_buffers_of_dictionaries() -> None:
     indices = pa.array([0, 1, 0], pa.int32())
     flat, other = (pa.DictionaryArray.from_arrays(indices, pa.array([*v])) for v in ("ab", "cd"))
     prints = [fingerprint(pa.record_batch({"d": d})) for d in (flat, flat, other)]
@@ -195,7 +195,7 @@ def test_where_memory_lies_is_told_of_what_dictionaries_point_at() -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.large_list(pa.int64()), pa.string()])
-def test_each_buffer_of_a_column_counts_for_what_is_known_of_it(kind: pa.DataType) -> None:
+def test_fingerprints_include_each_buffer_of_a_column(kind: pa.DataType) -> None:
     """A column that shares only some buffers with a stored piece is not taken for that piece."""
     texts = kind == pa.string()
     values = pa.py_buffer(b"abcdef") if texts else pa.array([1, 2, 3, 4, 5, 6])
@@ -215,7 +215,7 @@ def test_each_buffer_of_a_column_counts_for_what_is_known_of_it(kind: pa.DataTyp
     assert len(set(prints)) == len(columns)
 
 
-def test_a_restored_instance_goes_on_with_the_parts_it_loaded() -> None:
+def test_a_restored_instance_reuses_the_parts_it_loaded() -> None:
     store = Blobs()
     one = write(store, CheckpointWriter(FOLDER, 1), snapshot_of(rows=pa.table(big(200_000))), 1)
     loaded = load(store, 1)
@@ -230,7 +230,7 @@ def test_a_restored_instance_goes_on_with_the_parts_it_loaded() -> None:
 
 
 @pytest.mark.usefixtures("small_pieces")
-def test_a_part_that_is_damaged_or_gone_is_named() -> None:
+def test_a_damaged_or_missing_part_is_named() -> None:
     store = Blobs()
     written = write(store, small_writer(), snapshot_of(rows=pa.table(big(40))), 1)
     part = written.parts[2]
@@ -246,7 +246,7 @@ def test_a_part_that_is_damaged_or_gone_is_named() -> None:
 
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("puts", range(5))
-def test_a_failed_checkpoint_leaves_nothing_for_long(puts: int) -> None:
+def test_files_of_a_failed_checkpoint_are_deleted_soon(puts: int) -> None:
     store, writer = Blobs(), small_writer()
     steady, dropped, late = big(16), big(16, 100), big(16, 200)
     store.left = puts
@@ -311,7 +311,7 @@ def histories(draw: st.DrawFn) -> list[tuple[int, int, int]]:
 
 @pytest.mark.usefixtures("small_pieces")
 @given(histories(), st.sampled_from([0, 500, 1 << 20]))
-def test_any_history_is_written_as_it_is(
+def test_any_history_of_states_is_restored(
     history: list[tuple[int, int, int]], inline_bytes_max: int
 ) -> None:
     store = Blobs()
@@ -338,7 +338,7 @@ def test_any_history_is_written_as_it_is(
         store.blobs = {p: d for p, d in store.blobs.items() if p in kept}
 
 
-def test_rows_larger_than_a_piece_are_pieces_of_their_own() -> None:
+def test_rows_larger_than_a_piece_are_separate_pieces() -> None:
     store, writer = Blobs(), CheckpointWriter(FOLDER, 1)
     snapshot = snapshot_of(t=pa.table({"x": [b"a" * 3_000_000, b"b" * 5_000_000]}))
     written = [write(store, writer, snapshot, count) for count in (1, 2)]

@@ -34,7 +34,7 @@ def write(intake: Intake, *entries: LogEntry) -> tuple[LogEntry, ...]:
     return intake.durable()
 
 
-def test_entries_take_effect_when_they_are_durable_and_for_every_successor() -> None:
+def test_entries_take_effect_when_durable_and_for_every_successor() -> None:
     blobs: dict[str, bytes] = {}
     vertex, intake = opened(blobs, 1)
     entries = advance(0, 0, 0, 7), advance(1, 0, 0, 9)
@@ -47,7 +47,7 @@ def test_entries_take_effect_when_they_are_durable_and_for_every_successor() -> 
     assert successor.consumed == (0, 0, 1, 1)
 
 
-def test_a_predecessor_is_refused_once_a_successor_has_begun() -> None:
+def test_a_predecessor_is_rejected_after_its_successor_has_started() -> None:
     blobs: dict[str, bytes] = {}
     _, old = opened(blobs, 1)
     opened(blobs, 2)
@@ -55,7 +55,7 @@ def test_a_predecessor_is_refused_once_a_successor_has_begun() -> None:
         write(old, advance(0, 0, 0, 7))
 
 
-def test_blobs_are_named_once_all_their_entries_took_effect_but_never_the_newest() -> None:
+def test_blobs_are_named_after_all_their_entries_took_effect_except_the_newest() -> None:
     blobs: dict[str, bytes] = {}
     vertex, intake = opened(blobs, 1)
     log = vertex.log
@@ -88,7 +88,7 @@ def test_a_blob_is_read_again_until_all_of_its_entries_are_in_the_snapshot() -> 
     assert successor.log.bound == 9
 
 
-def test_files_that_were_taken_are_known_once_however_often_they_are_told() -> None:
+def test_files_that_were_read_are_recorded_once() -> None:
     blobs: dict[str, bytes] = {}
     vertex, intake = opened(blobs, 1)
     one, other = (LogEntry("file", 0, k, 0, path=f"{k}.json") for k in range(2))
@@ -102,7 +102,7 @@ def test_files_that_were_taken_are_known_once_however_often_they_are_told() -> N
     assert successor.log.files() == vertex.log.files() == [one, other]
 
 
-def test_no_blob_is_left_over_however_many_instances_come() -> None:
+def test_no_blob_is_left_over_after_any_number_of_instances() -> None:
     blobs: dict[str, bytes] = {}
     vertex, intake = opened(blobs, 1)
     for epoch in range(2, 6):
@@ -120,7 +120,7 @@ def test_no_blob_is_left_over_however_many_instances_come() -> None:
         assert len(intake.names()) == 1, "what its predecessor might not name"
 
 
-def test_an_entry_that_is_gone_is_an_error() -> None:
+def test_a_missing_entry_is_an_error() -> None:
     blobs: dict[str, bytes] = {}
     _, intake = opened(blobs, 1)
     write(intake, advance(0, 0, 0, 7))
@@ -140,7 +140,7 @@ def test_blobs_of_two_instances_are_never_equal() -> None:
     assert one != other
 
 
-def test_what_a_zombie_wrote_where_a_blob_was_deleted_is_not_read() -> None:
+def test_a_blob_that_a_zombie_writes_again_is_not_read() -> None:
     blobs: dict[str, bytes] = {}
     _, old = opened(blobs, 1)
     vertex, intake = opened(blobs, 2)

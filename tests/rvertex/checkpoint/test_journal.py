@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def test_entries_are_read_as_they_were_written() -> None:
+def test_entries_are_read_as_written() -> None:
     journal = Journal(MemoryBlobs(), "values/v")
     names = [journal.append(number, b"%d" % number) for number in (0, 3, 17)]
     assert names == [journal.name(number) for number in (0, 3, 17)]
@@ -28,7 +28,7 @@ def test_entries_are_read_as_they_were_written() -> None:
     assert journal.read([3, 17]) == [b"3", b"17"]
 
 
-def test_the_first_to_create_a_number_has_decided_it() -> None:
+def test_the_first_writer_of_a_number_decides_its_entry() -> None:
     store = MemoryBlobs()
     Journal(store, "values/v").append(0, b"mine")
     with pytest.raises(OvertakenError):
@@ -36,7 +36,7 @@ def test_the_first_to_create_a_number_has_decided_it() -> None:
     assert Journal(store, "values/v").read([0]) == [b"mine"]
 
 
-def test_one_that_wakes_up_late_is_stopped_where_entries_were_collected() -> None:
+def test_a_late_writer_is_stopped_although_entries_were_deleted() -> None:
     store = MemoryBlobs()
     journal = Journal(store, "values/v")
     for number in range(3):
@@ -47,7 +47,7 @@ def test_one_that_wakes_up_late_is_stopped_where_entries_were_collected() -> Non
         Journal(store, "values/v").append(1, b"zombie")
 
 
-def test_one_whose_entry_is_collected_at_once_is_stopped() -> None:
+def test_a_writer_whose_entry_is_deleted_at_once_is_stopped() -> None:
     class Collecting(MemoryBlobs):
         def list(self, folder: str = "") -> list[str]:
             self.blobs.clear()
@@ -57,7 +57,7 @@ def test_one_whose_entry_is_collected_at_once_is_stopped() -> None:
         Journal(Collecting(), "values/v").append(1, b"zombie")
 
 
-def test_an_entry_that_its_writer_died_over_is_refused_with_what_to_do(
+def test_an_incomplete_entry_is_rejected_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A crash between creating and filling an entry is an error that says what to do."""
@@ -96,7 +96,7 @@ class GoneOnMeanwhile(MemoryBlobs):
         return is_mine
 
 
-def test_what_a_successor_has_built_upon_stays_when_its_writer_wakes_up() -> None:
+def test_entries_used_by_a_successor_stay_when_their_writer_resumes() -> None:
     journal = Journal(GoneOnMeanwhile(), "values/v")
     with pytest.raises(OvertakenError):
         journal.append(0, b"slow")
@@ -104,7 +104,7 @@ def test_what_a_successor_has_built_upon_stays_when_its_writer_wakes_up() -> Non
 
 
 @pytest.mark.parametrize("at", [0, -1])
-def test_damage_is_noticed(at: int) -> None:
+def test_damage_is_detected(at: int) -> None:
     store = MemoryBlobs()
     journal = Journal(store, "values/v")
     name = journal.append(0, b"payload")
@@ -119,7 +119,7 @@ def test_damage_is_noticed(at: int) -> None:
 
 
 @given(st.lists(st.integers(0, 2), max_size=30), st.integers(0, 3))
-def test_whoever_takes_turns_there_is_one_history(turns: list[int], kept: int) -> None:
+def test_writers_in_any_order_produce_one_history(turns: list[int], kept: int) -> None:
     """Three instances append at the end that they know; those that are behind are stopped."""
     store = MemoryBlobs()
     journals = [Journal(store, "productions/v") for _ in range(3)]

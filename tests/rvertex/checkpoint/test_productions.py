@@ -335,7 +335,9 @@ class World:
     rows=st.integers(1, 9),
     collect=st.booleans(),
 )
-def test_one_history(spec: VertexSpec, actions: list[int], rows: int, collect: bool) -> None:
+def test_all_instances_produce_one_history(
+    spec: VertexSpec, actions: list[int], rows: int, collect: bool
+) -> None:
     world = World(spec, rows, collect=collect)
     for action in actions:
         world.act(action)
@@ -365,7 +367,7 @@ def run(world: World, turns: int) -> None:
 
 
 @pytest.mark.parametrize("spec", [LOGGED, STRONG], ids=["logged", "strong"])
-def test_what_is_held_is_not_seen(spec: VertexSpec) -> None:
+def test_output_of_a_held_step_is_not_visible(spec: VertexSpec) -> None:
     world = World(spec, 4)
     for _ in range(10):
         world.act(0)
@@ -378,7 +380,7 @@ def test_what_is_held_is_not_seen(spec: VertexSpec) -> None:
 
 
 @pytest.mark.parametrize("spec", [LOGGED, STRONG], ids=["logged", "strong"])
-def test_no_row_is_waited_for_while_a_step_is_held(spec: VertexSpec) -> None:
+def test_no_row_is_awaited_while_a_step_is_held(spec: VertexSpec) -> None:
     """Due rows must not cause polling; the event that the step waits for wakes it."""
     world = World(spec, pace=0.001)
     instance = world.newest
@@ -400,7 +402,7 @@ def test_no_row_is_waited_for_while_a_step_is_held(spec: VertexSpec) -> None:
 
 
 @pytest.mark.parametrize("spec", [LOGGED, STRONG], ids=["logged", "strong"])
-def test_one_that_wakes_up_is_refused(spec: VertexSpec) -> None:
+def test_a_resumed_old_instance_is_rejected(spec: VertexSpec) -> None:
     world = World(spec, 4)
     old = world.newest
     assert old is not None
@@ -417,7 +419,7 @@ def test_one_that_wakes_up_is_refused(spec: VertexSpec) -> None:
 
 
 @pytest.mark.parametrize("spec", [LOGGED, STRONG], ids=["logged", "strong"])
-def test_what_is_written_down_goes_with_the_checkpoints(spec: VertexSpec) -> None:
+def test_journal_entries_are_deleted_with_their_checkpoints(spec: VertexSpec) -> None:
     world = World(spec, 2, collect=True)
     folder = "productions" if spec is STRONG else "values"
     world.finish()
@@ -429,7 +431,7 @@ def test_what_is_written_down_goes_with_the_checkpoints(spec: VertexSpec) -> Non
 
 @pytest.mark.parametrize("spec", [STRONG, STRONG_DRAWING], ids=["strong", "both"])
 @pytest.mark.parametrize("rows", [1, 2, 7])
-def test_the_state_of_each_production_goes_with_it(spec: VertexSpec, rows: int) -> None:
+def test_the_state_of_each_production_is_deleted_with_it(spec: VertexSpec, rows: int) -> None:
     world = World(spec, rows, collect=True)
     world.finish()
     kept = {name for c in world.checkpoints for name in (c.name, *c.parts)}
@@ -444,7 +446,7 @@ def test_the_state_of_each_production_goes_with_it(spec: VertexSpec, rows: int) 
 
 @pytest.mark.parametrize("spec", [STRONG, STRONG_DRAWING], ids=["strong", "both"])
 @pytest.mark.parametrize("rows", [1, 4, ROWS])
-def test_the_last_entry_of_a_finished_vertex_is_in_no_checkpoint(
+def test_the_last_entry_of_a_finished_vertex_belongs_to_no_checkpoint(
     spec: VertexSpec, rows: int
 ) -> None:
     """The last entry of a finished vertex stays, to stop an instance that wakes up."""
@@ -526,7 +528,7 @@ def _number(name: str) -> int:
     return int(name.rpartition("/")[2])
 
 
-def test_a_checkpoint_of_productions_waits_for_its_newest_and_names_those_before() -> None:
+def test_a_checkpoint_waits_for_its_newest_production_and_names_older_ones() -> None:
     steps = Steps(MemoryBlobs())
     steps.step(3)
     began_us = steps.clock.now_us()
@@ -541,7 +543,7 @@ def test_a_checkpoint_of_productions_waits_for_its_newest_and_names_those_before
 
 
 @pytest.mark.parametrize("told", ["", "productions/v.0/0000000000000001"])
-def test_a_successor_names_the_productions_since_the_checkpoint_that_it_was_told(
+def test_a_successor_names_the_productions_after_its_checkpoint(
     told: str,
 ) -> None:
     store = MemoryBlobs()
@@ -552,7 +554,7 @@ def test_a_successor_names_the_productions_since_the_checkpoint_that_it_was_told
     assert (newest, named) == (4, [2, 3] if told else [0, 1, 2, 3])
 
 
-def test_a_production_of_an_instance_that_is_closed_is_not_stored() -> None:
+def test_a_production_of_a_closed_instance_is_not_stored() -> None:
     steps = Steps(MemoryBlobs())
     held = steps.productions.hold(StepResult((None, None, None)))
     steps.productions.close()
@@ -579,7 +581,7 @@ def drawn_journal() -> tuple[MemoryBlobs, list[str]]:
     ("drawn", "ended"),
     [((0, 0), 0), ((1, 0), 0), ((2, 0), 0), ((2, 1), 1), ((3, 1), 2), ((3, 2), 2), ((3, 3), 2)],
 )
-def test_entries_of_values_go_once_all_of_them_were_drawn_but_for_the_newest(
+def test_entries_of_values_are_deleted_after_use_except_the_newest(
     drawn: tuple[int, int], ended: int
 ) -> None:
     """An entry of drawn values is deleted once all of it was drawn, except the newest entry."""
@@ -605,7 +607,7 @@ def test_entries_of_values_go_once_all_of_them_were_drawn_but_for_the_newest(
     assert stored.result() not in opened.names()
 
 
-def test_values_that_a_snapshot_has_drawn_and_the_journal_has_not_are_named() -> None:
+def test_values_in_a_snapshot_that_are_missing_in_the_journal_are_named() -> None:
     world = World(LOGGED, 2)
     run(world, 20)
     journal = Journal(world.store, "values/v.0")
@@ -618,7 +620,7 @@ def test_values_that_a_snapshot_has_drawn_and_the_journal_has_not_are_named() ->
         open_values(LOGGED, having_drawn(total + 1), world.store, None)  # type: ignore[arg-type]
 
 
-def test_values_go_on_where_a_snapshot_had_drawn_them() -> None:
+def test_values_continue_after_those_used_by_the_snapshot() -> None:
     """A restart draws again from the position in its snapshot, even within an entry."""
     world = World(LOGGED, 2)
     run(world, 20)
@@ -651,7 +653,7 @@ def having_drawn(values: int, by_second: int = 0) -> Snapshot:
 
 
 @pytest.mark.parametrize("spec", [LOGGED, STRONG], ids=["logged", "strong"])
-def test_what_is_gone_or_damaged_is_named(spec: VertexSpec) -> None:
+def test_missing_or_damaged_files_are_named(spec: VertexSpec) -> None:
     world = World(spec, 2)
     run(world, 20)
     folder = "productions" if spec is STRONG else "values"
@@ -666,7 +668,7 @@ def test_what_is_gone_or_damaged_is_named(spec: VertexSpec) -> None:
         world.start()
 
 
-def test_only_checkpoints_and_strong_vertices_draw() -> None:
+def test_only_checkpoint_and_strong_vertices_use_outside_values() -> None:
     store = MemoryBlobs()
     for recovery in (Recovery("replication", 2), Recovery("replay", horizon_us=1)):
         spec = replace(LOGGED, recovery=recovery)
@@ -700,7 +702,7 @@ class Ending(Stateless):
         return Run(without_lifetimes(ports[0].events), ports[0].ctis)
 
 
-def test_what_was_stored_is_checked_before_it_is_written_again() -> None:
+def test_stored_items_are_checked_before_they_are_written_again() -> None:
     world = World(STRONG, 4)
     run(world, 4)
     assert world.newest is not None
@@ -714,7 +716,7 @@ def test_what_was_stored_is_checked_before_it_is_written_again() -> None:
         all(runner.poll() for _ in again)
 
 
-def test_all_that_is_written_is_checked_to_verify() -> None:
+def test_in_verify_mode_all_written_items_are_checked() -> None:
     spec = replace(LOGGED, operators=(Ending(),), output_payload=PAYLOAD)
     with pytest.raises(InvalidBatchError, match="has _vs == _ve"):
         World(spec, verify=True).finish()

@@ -125,7 +125,7 @@ def written(root: Path) -> Any:
     return operator
 
 
-def test_a_restore_maps_the_parts_where_they_are(tmp_path: Path) -> None:
+def test_a_restore_maps_parts_in_place(tmp_path: Path) -> None:
     operator = written(tmp_path)
     memory = StateMemory(0, Scratch(str(tmp_path)))
     state = read_checkpoint(open_store(f"file://{tmp_path}"), NAME, SPEC, memory).snapshot.states[0]
@@ -142,7 +142,7 @@ def test_a_restore_maps_the_parts_where_they_are(tmp_path: Path) -> None:
     assert restored.process([end]).events.equals(operator.process([end]).events)
 
 
-def test_a_part_that_has_changed_is_not_mapped(tmp_path: Path) -> None:
+def test_a_changed_part_is_not_mapped(tmp_path: Path) -> None:
     written(tmp_path)
     part = max((tmp_path / "c" / "parts").iterdir(), key=lambda path: path.stat().st_size)
     data = bytearray(part.read_bytes())

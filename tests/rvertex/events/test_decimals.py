@@ -17,7 +17,7 @@ WHOLE = [sign * edge for edge in EDGES for sign in (1, -1)]
 
 @pytest.mark.parametrize("scale", [0, 2, 22, 23, 37])
 @pytest.mark.parametrize("are_mixed", [False, True])
-def test_nearest_floats(scale: int, *, are_mixed: bool) -> None:
+def test_conversion_to_the_nearest_float(scale: int, *, are_mixed: bool) -> None:
     rng = Random(scale)
     whole = [*WHOLE, *(rng.randrange(-(10**18), 10**18) for _ in range(20))]
     columns = [[value, 5, None] if are_mixed else [value] for value in whole]

@@ -33,7 +33,7 @@ def row_by_row(vs: np.ndarray, max_vs: int, delay_us: int, every_us: int) -> Adv
     every_us=st.sampled_from([1, 100, 100_000]),
     max_vs=st.integers(-30, 30),
 )
-def test_blocks_tell_what_rows_tell(
+def test_blocks_have_the_same_result_as_rows(
     rows: int, seed: int, speed: int, disorder: int, delay_us: int, every_us: int, max_vs: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -49,13 +49,13 @@ def test_blocks_tell_what_rows_tell(
     assert {known, *found.grid_times.tolist()} == {known, *wanted.grid_times.tolist()}
 
 
-def test_at_the_beginning_of_time_each_row_is_looked_at() -> None:
+def test_at_the_start_of_the_time_axis_each_row_is_checked() -> None:
     assert advance(np.array([5]), MIN_TIME, delay_us=0, every_us=1) is None
     assert advance(np.array([5]), MIN_TIME + 9, delay_us=9, every_us=1) is None
     assert advance(np.array([5]), MIN_TIME + 10, delay_us=9, every_us=1) is not None
 
 
-def test_a_row_at_the_beginning_of_time_is_late() -> None:
+def test_a_row_at_the_start_of_the_time_axis_is_late() -> None:
     vs = np.full(200, 7, np.int64)
     vs[130] = MIN_TIME
     assert advance(vs, 2**62, delay_us=0, every_us=1_000) is None

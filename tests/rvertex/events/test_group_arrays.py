@@ -22,7 +22,9 @@ steps = st.lists(
 
 @examples(60)
 @given(steps=steps, garbage_max=st.sampled_from([1, 5, 1 << 16]))
-def test_store_is_a_dictionary(steps: list[tuple[int, dict[int, str]]], garbage_max: int) -> None:
+def test_an_array_store_equals_a_dictionary(
+    steps: list[tuple[int, dict[int, str]]], garbage_max: int
+) -> None:
     patch = pytest.MonkeyPatch()
     with patch.context() as limits:
         limits.setattr(group_arrays, "_GARBAGE_ROWS_MIN", garbage_max)
@@ -48,7 +50,7 @@ def _run_store(steps: list[tuple[int, dict[int, str]]]) -> None:
         assert again.values().to_pylist() == expected
 
 
-def test_what_was_shared_stays() -> None:
+def test_shared_arrays_do_not_change() -> None:
     array = GroupArray(np.int64, 7)
     array.writable(3)[1] = 1
     before = array.shared()

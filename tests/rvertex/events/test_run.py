@@ -35,7 +35,7 @@ def from_items(batch: pa.RecordBatch) -> Run:
 
 @examples(40)
 @given(run=runs(duration_max=5))
-def test_items_of_a_run_and_back(run: Run) -> None:
+def test_a_run_is_built_from_items_and_back(run: Run) -> None:
     items = to_items(run)
     again = from_items(items)
     again.check()
@@ -75,7 +75,7 @@ def test_pieces_join_to_the_whole(run: Run, cuts: list[int]) -> None:
     ctis=st.sets(st.integers(0, 40), max_size=30),
     slice_rows=st.sampled_from([0, 3, 1_000]),
 )
-def test_few_ctis_and_many_are_placed_alike(count: int, ctis: set[int], slice_rows: int) -> None:
+def test_few_and_many_ctis_are_placed_alike(count: int, ctis: set[int], slice_rows: int) -> None:
     table: list[Item] = [*(ev(t, n=t, s=f"{t % 3}") for t in range(count)), *(cti(t) for t in ctis)]
     ordered = sorted(table, key=lambda i: (i.vs, 1) if isinstance(i, Ev) else (i.time, 0))
     run = make_run(table, NS)
@@ -87,7 +87,7 @@ def test_few_ctis_and_many_are_placed_alike(count: int, ctis: set[int], slice_ro
     assert_same_items(as_declared(carried, item_schema(NS)), make_items(ordered, NS), "carried")
 
 
-def test_by_hand() -> None:
+def test_placing_by_hand() -> None:
     run = make_run([cti(5), ev(5, 9, n=2), ev(3, n=1), cti(INF_TIME)], N)
     assert table_of(run) == [ev(3, n=1), cti(5), ev(5, 9, n=2), cti(INF_TIME)]
 
@@ -97,12 +97,12 @@ def test_a_batch_without_ctis_is_shared() -> None:
     assert from_items(items).events.column(2).buffers()[1] == items.column(3).buffers()[1]
 
 
-def test_a_cti_that_repeats_counts_once() -> None:
+def test_a_repeated_cti_counts_once() -> None:
     run = from_items(make_items([cti(3), cti(3), ev(3, n=1), cti(7)], N))
     assert run.ctis.tolist() == [3, 7]
 
 
-def test_check_sees_disorder() -> None:
+def test_check_detects_disorder() -> None:
     events = make_events([ev(1, n=1), ev(2, n=2)], N)
     with pytest.raises(AssertionError, match="not sorted"):
         Run(events.take(pa.array([1, 0])), NO_CTIS).check()

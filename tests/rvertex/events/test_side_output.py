@@ -93,7 +93,7 @@ def test_side_outputs_do_not_depend_on_the_schedule(
             assert items.column(VS)[-1].as_py() == INF_TIME
 
 
-def test_rows_are_in_the_order_found_and_a_stream_without_any_has_no_items() -> None:
+def test_rows_keep_their_order_and_a_stream_without_rows_has_no_items() -> None:
     table = [ev(20, k=1, x=0.0), ev(3, k=2, x=1.0), ev(30, k=1, x=2.0), ev(13, k=3, x=3.0)]
     late, refused, keys = run_vertex(vertex(), [arrival(table)], []).items()[-3:]
     rows = [(r[VS], r["k"], r[FRONTIER]) for r in late.to_pylist()[:-1]]

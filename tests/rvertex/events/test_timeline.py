@@ -13,7 +13,9 @@ SOME = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 2)), max_size=8).map
 
 @examples(60)
 @given(marks=SOME, rows=SOME)
-def test_a_timeline_is_a_search(marks: list[tuple[int, int]], rows: list[tuple[int, int]]) -> None:
+def test_a_timeline_equals_a_search(
+    marks: list[tuple[int, int]], rows: list[tuple[int, int]]
+) -> None:
     """Both as (time, code).
 
     Of marks with equal times, the last precedes a row and the first follows it.

@@ -21,7 +21,7 @@ def batch_of(nbytes: int) -> pa.RecordBatch:
     return pa.record_batch([pa.array(np.zeros(nbytes // 8, np.int64))], ["v"])
 
 
-def test_memory_is_given_back_after_large_steps_now_and_then() -> None:
+def test_memory_is_returned_after_large_steps() -> None:
     clock = ManualClock()
     steps = LargeSteps(clock)
     half, large = batch_of(LARGE_STEP_BYTES // 2), batch_of(LARGE_STEP_BYTES)
@@ -38,7 +38,7 @@ def test_memory_is_given_back_after_large_steps_now_and_then() -> None:
     assert steps.is_due([large], 0)
 
 
-def test_small_steps_beyond_the_budget_count_together_with_what_they_spill() -> None:
+def test_small_steps_beyond_the_budget_are_counted_together_with_their_spills() -> None:
     clock, third = ManualClock(), LARGE_STEP_BYTES // 3 + 8
     steps = LargeSteps(clock)
     assert not steps.is_due([], third)
@@ -61,7 +61,7 @@ def test_small_steps_beyond_the_budget_count_together_with_what_they_spill() -> 
         ),
     ],
 )
-def test_limits_of_all_control_groups_count(
+def test_the_limits_of_all_control_groups_apply(
     version: str, line: str, names: tuple[str, str, str], tmp_path: Path, monkeypatch: Any
 ) -> None:
     """The lowest limit counts, also one of a parent control group.
@@ -84,7 +84,7 @@ def test_limits_of_all_control_groups_count(
     assert list(allocator._limits(str(proc))) == [(5000, 600)]
 
 
-def test_limit_of_a_real_control_group(tmp_path: Path) -> None:
+def test_the_limit_of_a_real_control_group(tmp_path: Path) -> None:
     """A group inside another one, as systemd and YARN create them."""
     group = Path("/sys/fs/cgroup/memory") / f"limit-{os.getpid()}"
     try:

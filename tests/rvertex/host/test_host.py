@@ -182,7 +182,7 @@ def reaches(items: int, taken: CheckpointTaken) -> bool:
     return taken.outputs[0] >= items
 
 
-def test_it_runs_what_it_is_told(managers: Callable[..., ScriptedManager]) -> None:
+def test_a_host_runs_the_assigned_vertices(managers: Callable[..., ScriptedManager]) -> None:
     manager = managers(windows(200), "h1")
     items = run_all(manager, "h1")
     assert items.num_rows > 30
@@ -191,7 +191,7 @@ def test_it_runs_what_it_is_told(managers: Callable[..., ScriptedManager]) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [joins, windows])
-def test_replay_in_the_middle_of_a_job(
+def test_a_replay_in_the_middle_of_a_job(
     managers: Callable[..., ScriptedManager],
     make: Callable[[int], list[VertexSpec]],
     gate: SourceGate,
@@ -227,7 +227,7 @@ def test_replay_in_the_middle_of_a_job(
     assert_same_items(output(manager), expected, "replayed")
 
 
-def test_readers_go_on_with_the_other_replica(
+def test_readers_continue_with_the_other_replica(
     managers: Callable[..., ScriptedManager], gate: SourceGate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A host that waited until the dead replica counts as silent would end too late."""
@@ -283,7 +283,7 @@ def test_a_slow_store_delays_only_its_own_vertex(
     finish(manager, "a.0")
 
 
-def test_what_is_stopped_while_it_is_opened_never_starts(
+def test_an_instance_stopped_while_it_opens_never_starts(
     managers: Callable[..., ScriptedManager],
 ) -> None:
     manager = managers(two_sources(50), "h1")
@@ -301,7 +301,7 @@ def test_what_is_stopped_while_it_is_opened_never_starts(
     assert [n.epoch for n in manager.all_of(VertexStarted) if n.vertex == "a.0"] == [2]
 
 
-def test_a_failed_start_leaves_nothing_behind(managers: Callable[..., ScriptedManager]) -> None:
+def test_a_failed_start_leaves_no_resources(managers: Callable[..., ScriptedManager]) -> None:
     one = source("a.0", table(50), edge("good", "async"), edge("bad", "async"))
     manager = managers([one], "h1")
     other = MemoryBlobs()
@@ -319,7 +319,7 @@ def test_a_failed_start_leaves_nothing_behind(managers: Callable[..., ScriptedMa
     finish(manager, "a.0")
 
 
-def test_streams_of_an_instance_that_does_not_begin_are_closed(
+def test_streams_of_an_instance_that_does_not_start_are_closed(
     managers: Callable[..., ScriptedManager], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[PreparedInstance] = []
@@ -337,7 +337,7 @@ def test_streams_of_an_instance_that_does_not_begin_are_closed(
         stream.append(table(1))
 
 
-def test_to_verify_it_is_compared_what_another_instance_has_made_durable(
+def test_verify_compares_items_that_another_instance_made_durable(
     managers: Callable[..., ScriptedManager],
 ) -> None:
     """A replaced instance may flush later: its items equal those of its successor."""
@@ -353,7 +353,7 @@ def test_to_verify_it_is_compared_what_another_instance_has_made_durable(
     stream.close(flush=False)
 
 
-def test_a_stopped_instance_is_flushed_and_a_newer_one_takes_its_place(
+def test_a_stopped_instance_is_flushed_before_a_newer_one_replaces_it(
     managers: Callable[..., ScriptedManager], gate: SourceGate
 ) -> None:
     spec = source("a.0", table(600), edge("a", "async"))
@@ -374,7 +374,7 @@ def test_a_stopped_instance_is_flushed_and_a_newer_one_takes_its_place(
     assert not manager.all_of(VertexFailed)
 
 
-def test_a_flush_that_fails_is_told_and_ends(
+def test_a_failed_flush_is_reported_and_the_instance_ends(
     managers: Callable[..., ScriptedManager], gate: SourceGate
 ) -> None:
     """A failed flush is reported; here the stream is flushed only when the host stops."""
@@ -424,7 +424,7 @@ def test_a_last_flush_that_takes_too_long_is_given_up(
 
 
 @pytest.mark.parametrize("where", ["progress", "collect"])
-def test_what_goes_wrong_beside_a_turn_ends_one_vertex_only(
+def test_a_failure_outside_of_a_step_ends_only_its_vertex(
     managers: Callable[..., ScriptedManager],
     where: str,
     gate: SourceGate,
@@ -450,7 +450,7 @@ def test_what_goes_wrong_beside_a_turn_ends_one_vertex_only(
 
 
 @pytest.mark.parametrize("when", ["while it is opened", "before it is there"])
-def test_what_readers_are_past_is_not_kept_when_it_is_written_again(
+def test_items_that_readers_have_passed_are_not_kept_when_repeated(
     managers: Callable[..., ScriptedManager], when: str
 ) -> None:
     manager = managers([source("a.0", table(100), edge("a", "volatile"))], "h1", pace=1.0)
@@ -471,7 +471,7 @@ def test_what_readers_are_past_is_not_kept_when_it_is_written_again(
     assert runner._obsolete_below == [100], "the mark of a message that came late"
 
 
-def test_an_item_wakes_its_reader(managers: Callable[..., ScriptedManager]) -> None:
+def test_a_new_item_wakes_its_reader(managers: Callable[..., ScriptedManager]) -> None:
     """A host that slept for its whole idle wait even once would end too late for the test."""
     manager = managers(windows(300), "h1", "h2", pace=1.0, idle_wait_s=10 * WAIT_S)
     manager.start("h1", "src.0", 1)
@@ -482,7 +482,9 @@ def test_an_item_wakes_its_reader(managers: Callable[..., ScriptedManager]) -> N
     finish(manager, "win.0")
 
 
-def test_what_a_step_is_held_for_wakes_its_host(managers: Callable[..., ScriptedManager]) -> None:
+def test_the_event_that_a_step_waits_for_wakes_its_host(
+    managers: Callable[..., ScriptedManager],
+) -> None:
     """Nothing else would wake it, as in the test above."""
     strong = dataclasses.replace(windows(100)[0], recovery=Recovery("strong"))
     manager = managers([strong], "h1", pace=1.0, idle_wait_s=10 * WAIT_S)

@@ -172,7 +172,7 @@ def items(lo: int, hi: int) -> pa.RecordBatch:
     return make_items([ev(t, n=t) if t % 3 else cti(t) for t in range(lo, hi)], PAYLOAD)
 
 
-def test_the_next_site_goes_on_where_the_first_one_broke(scene: Scene) -> None:
+def test_the_next_address_continues_where_the_first_one_broke(scene: Scene) -> None:
     one, two = scene.stream(1), scene.stream(2)
     scene.locate(1, 2)
     one.append(items(0, 10))
@@ -185,7 +185,7 @@ def test_the_next_site_goes_on_where_the_first_one_broke(scene: Scene) -> None:
     assert not scene.lost
 
 
-def test_what_was_received_before_a_break_is_read_first(scene: Scene) -> None:
+def test_items_received_before_a_break_are_read_first(scene: Scene) -> None:
     one, two = scene.stream(1), scene.stream(2)
     one.append(items(0, 50))
     scene.locate(1, 2)
@@ -198,7 +198,7 @@ def test_what_was_received_before_a_break_is_read_first(scene: Scene) -> None:
     assert not scene.lost
 
 
-def test_a_site_without_the_seq_is_passed_over(scene: Scene) -> None:
+def test_an_address_without_the_seq_is_skipped(scene: Scene) -> None:
     one, two = scene.stream(1), scene.stream(2)
     one.append(items(0, 10))
     one.garbage_collect(5)
@@ -208,7 +208,7 @@ def test_a_site_without_the_seq_is_passed_over(scene: Scene) -> None:
     assert not scene.lost
 
 
-def test_a_loss_is_reported_once_when_every_site_was_tried(scene: Scene) -> None:
+def test_a_loss_is_reported_once_after_every_address_was_tried(scene: Scene) -> None:
     for epoch in (1, 2):
         stream = scene.stream(epoch)
         stream.append(items(0, 10))
@@ -231,7 +231,7 @@ def test_a_loss_is_reported_once_when_every_site_was_tried(scene: Scene) -> None
     assert scene.lost[1:] == [("s", 3, (4,))], "another loss is another report"
 
 
-def test_a_site_that_is_listed_again_needs_no_pause(scene: Scene) -> None:
+def test_an_address_that_is_listed_again_is_used_at_once(scene: Scene) -> None:
     """The channel left it because it was not listed, not because its connection broke."""
     one = scene.stream(1)
     one.append(items(0, 3))
@@ -245,7 +245,7 @@ def test_a_site_that_is_listed_again_needs_no_pause(scene: Scene) -> None:
     scene.read_until(6)
 
 
-def test_patience_with_silent_sites_grows_and_begins_anew(scene: Scene) -> None:
+def test_the_wait_for_silent_addresses_grows_and_is_reset(scene: Scene) -> None:
     one, _ = scene.stream(1), scene.stream(2)
     scene.locate(1, 2)
     scene.read_nothing_at(1)
@@ -260,7 +260,7 @@ def test_patience_with_silent_sites_grows_and_begins_anew(scene: Scene) -> None:
     assert scene.reader._silence_s == SILENCE_S
 
 
-def test_a_broken_site_is_no_loss_and_has_its_time(scene: Scene) -> None:
+def test_a_broken_connection_is_no_loss_and_is_given_time(scene: Scene) -> None:
     one, two = scene.stream(1), scene.stream(2)
     one.append(items(0, 4))
     two.append(items(0, 9))
@@ -277,7 +277,7 @@ def test_a_broken_site_is_no_loss_and_has_its_time(scene: Scene) -> None:
     scene.read_until(6)
 
 
-def test_the_site_on_this_host_comes_first(scene: Scene) -> None:
+def test_the_address_on_this_host_is_first(scene: Scene) -> None:
     far, here = scene.stream(1), scene.stream(2, is_here=True)
     here.append(items(0, 5))
     scene.locate(1, 2)
@@ -288,7 +288,7 @@ def test_the_site_on_this_host_comes_first(scene: Scene) -> None:
     scene.read_until(9)
 
 
-def test_unless_it_is_behind(scene: Scene) -> None:
+def test_the_address_on_this_host_is_not_first_if_it_is_behind(scene: Scene) -> None:
     far, here = scene.stream(1), scene.stream(2, is_here=True)
     far.append(items(0, 5))
     scene.locate(1)
@@ -304,7 +304,7 @@ def test_unless_it_is_behind(scene: Scene) -> None:
     scene.read_until(8)
 
 
-def test_a_site_that_is_not_listed_any_more_is_read_to_its_end(scene: Scene) -> None:
+def test_an_address_that_is_no_longer_listed_is_read_to_its_end(scene: Scene) -> None:
     old = scene.stream(1, is_here=True)
     old.append(items(0, 8))
     scene.locate(1)
@@ -317,7 +317,7 @@ def test_a_site_that_is_not_listed_any_more_is_read_to_its_end(scene: Scene) -> 
     assert not scene.lost
 
 
-def test_without_sites_the_folder_is_read(scene: Scene) -> None:
+def test_without_addresses_the_folder_is_read(scene: Scene) -> None:
     writer = RStream.open(scene.wiring.store, PAYLOAD, stream_id="s")
     writer.append(items(0, 9))
     writer.close()
@@ -326,14 +326,14 @@ def test_without_sites_the_folder_is_read(scene: Scene) -> None:
     scene.read_nothing_at(None)
 
 
-def test_a_folder_with_a_hole_is_a_loss_of_nobody(scene: Scene) -> None:
+def test_a_folder_with_a_hole_is_a_loss_of_no_address(scene: Scene) -> None:
     DurableLog(scene.wiring.store, "s").write(Items(4, items(4, 9)))
     scene.locate()
     scene.read_until_lost()
     assert scene.lost == [("s", 0, ())]
 
 
-def test_a_site_that_gives_nothing_is_left_for_another(scene: Scene) -> None:
+def test_a_reader_leaves_an_address_without_items_for_another(scene: Scene) -> None:
     scene.stream(1)
     two = scene.stream(2)
     two.append(items(0, 5))
@@ -343,12 +343,12 @@ def test_a_site_that_gives_nothing_is_left_for_another(scene: Scene) -> None:
     scene.read_until(5)
 
 
-def test_unknown_until_it_is_located(scene: Scene) -> None:
+def test_a_channel_is_unknown_until_it_is_located(scene: Scene) -> None:
     assert scene.read() is None
     assert not scene.lost
 
 
-def test_a_switch_waits_for_no_clock(scene: Scene) -> None:
+def test_a_switch_does_not_wait_for_the_clock(scene: Scene) -> None:
     """Retries would wait for the clock, which is stopped here."""
     one, two = scene.stream(1), scene.stream(2)
     scene.locate(1, 2)

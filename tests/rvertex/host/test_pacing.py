@@ -20,13 +20,13 @@ def rows(*times: int) -> pa.RecordBatch:
     return pa.record_batch({VS: pa.array(times, pa.int64())})
 
 
-def test_as_fast_as_possible() -> None:
+def test_without_a_pace_rows_leave_at_once() -> None:
     pace = Pace(0.0, ManualClock())
     assert pace.ready_rows(rows(1, 10**15), VS) == 2
     assert pace.ready_rows(rows(), VS) == 0
 
 
-def test_the_first_row_is_due_at_once_the_rest_by_the_clock() -> None:
+def test_the_first_row_leaves_at_once_and_the_rest_by_the_clock() -> None:
     clock = ManualClock(77)
     pace = Pace(10.0, clock)
     batch = rows(5 * SECOND, 6 * SECOND, 15 * SECOND, 16 * SECOND)
@@ -38,7 +38,7 @@ def test_the_first_row_is_due_at_once_the_rest_by_the_clock() -> None:
     assert pace.ready_rows(rows(17 * SECOND), VS) == 0
 
 
-def test_a_row_out_of_order_waits_for_those_before_it() -> None:
+def test_a_row_out_of_order_waits_for_earlier_ones() -> None:
     """Rows keep their order of arrival, so an early time behind a late one is not due."""
     clock = ManualClock(1)
     pace = Pace(1.0, clock)
@@ -83,7 +83,7 @@ def test_a_negative_speed_is_our_bug() -> None:
         Pace(-1.0, ManualClock())
 
 
-def test_how_long_to_wait() -> None:
+def test_waiting_time() -> None:
     assert Pace(0.0, ManualClock()).wait_s(rows(1), VS) is None
     clock = ManualClock(50)
     pace = Pace(2.0, clock)
@@ -103,7 +103,7 @@ def test_how_long_to_wait() -> None:
     assert pace.ready_rows(batch.slice(2), VS) == 1
 
 
-def test_rows_are_taken_in_steps() -> None:
+def test_rows_leave_in_steps() -> None:
     clock = ManualClock(0)
     pace = Pace(1.0, clock, started_us=-SECOND, origin_us=0)
     batch = rows(*range(0, 2 * SECOND, 100))
@@ -133,7 +133,7 @@ def test_all_sources_have_the_same_steps() -> None:
 
 
 @pytest.mark.parametrize(("turn_us", "step_us"), [(50, STEP_US), (200, 1_000), (900, STEP_MAX_US)])
-def test_a_step_is_as_long_as_turns_ask_for(turn_us: int, step_us: int) -> None:
+def test_the_length_of_a_step_follows_from_the_turns(turn_us: int, step_us: int) -> None:
     clock = ManualClock(0)
     pace = Pace(1.0, clock, started_us=1, origin_us=0)
     batch, taken_us = rows(*range(1, 2 * SECOND, 50)), []
@@ -149,13 +149,13 @@ def test_a_step_is_as_long_as_turns_ask_for(turn_us: int, step_us: int) -> None:
     assert [b - a for a, b in itertools.pairwise(late)] == [step_us] * 19
 
 
-def test_many_rows_that_are_due_leave_at_once() -> None:
+def test_many_due_rows_leave_at_once() -> None:
     pace = Pace(1.0, ManualClock(0), started_us=-SECOND, origin_us=0)
     batch = rows(*range(70_000))
     assert pace.ready_rows(batch, VS) == 70_000
 
 
-def test_the_end_of_time_is_due_with_what_precedes_it() -> None:
+def test_the_end_of_time_is_due_with_the_row_before_it() -> None:
     clock = ManualClock(1)
     pace = Pace(1.0, clock)
     assert pace.ready_rows(rows(0, 9 * SECOND, INF_TIME), VS) == 1
@@ -166,7 +166,7 @@ def test_the_end_of_time_is_due_with_what_precedes_it() -> None:
     assert pace.wait_s(rows(INF_TIME), VS) == 0.0
 
 
-def test_how_long_the_first_row_is_not_due() -> None:
+def test_the_time_until_the_first_row_is_due() -> None:
     clock = ManualClock(1)
     pace = Pace(2.0, clock)
     assert pace.ready_rows(rows(0), VS) == 1

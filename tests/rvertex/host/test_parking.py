@@ -89,7 +89,7 @@ def test_a_parked_process_gets_its_next_host(
     assert not open_store(str(tmp_path)).exists(PLAN_FILE)
 
 
-def test_a_process_that_is_not_needed_or_has_lost_its_job_manager_exits(
+def test_a_process_that_is_not_needed_or_lost_its_job_manager_exits(
     tmp_path: Path, peers: Peers, parking: Parking
 ) -> None:
     hosts = ["h0.0", "h1.0"]
@@ -104,7 +104,7 @@ def test_a_process_that_is_not_needed_or_has_lost_its_job_manager_exits(
 
 
 @pytest.mark.parametrize("other", [b"another plan", None])
-def test_a_plan_of_another_writer_is_refused(
+def test_a_plan_of_another_writer_is_rejected(
     other: bytes | None, tmp_path: Path, peers: Peers, parking: Parking
 ) -> None:
     parked = Parked(spec(tmp_path, "h0.0"), parking.address)
@@ -119,7 +119,7 @@ def test_a_plan_of_another_writer_is_refused(
         parked.wait()
 
 
-def test_a_plan_is_read_only_from_the_root_that_the_process_had(
+def test_a_plan_is_read_only_from_the_root_the_process_had(
     tmp_path: Path, peers: Peers, parking: Parking
 ) -> None:
     """The sender of a message cannot choose the pickled plan that a process loads."""
@@ -135,7 +135,7 @@ def test_a_plan_is_read_only_from_the_root_that_the_process_had(
         parked.wait()
 
 
-def test_a_parked_process_gives_its_slot_back_before_a_new_host_gives_up() -> None:
+def test_a_parked_process_frees_its_slot_before_a_new_host_gives_up() -> None:
     assert JobConfig().host_start_wait_s > PARKED_WAIT_S
 
 
@@ -162,7 +162,7 @@ def test_a_process_runs_one_host_after_another() -> None:
     assert processes.end("q") == ""
 
 
-def test_the_end_of_a_parked_process_is_that_of_no_host() -> None:
+def test_the_end_of_a_parked_process_is_not_the_end_of_a_host() -> None:
     processes: Processes[str] = Processes()
     for process in "pqr":
         processes.began(process, f"host of {process}")
@@ -174,7 +174,7 @@ def test_the_end_of_a_parked_process_is_that_of_no_host() -> None:
     assert processes.end("q") == "host of q", "it was not parked any more"
 
 
-def test_those_that_are_too_many_are_dismissed() -> None:
+def test_surplus_processes_are_dismissed() -> None:
     processes: Processes[str] = Processes()
     for process in "pqr":
         processes.began(process, process)

@@ -38,7 +38,7 @@ def test_a_local_java_listens_on_loopback(master: str, monkeypatch: pytest.Monke
     assert loopback_settings(master, lambda key: False) == NEAR
 
 
-def test_what_the_user_said_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_the_user_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
     assert loopback_settings("spark://m:7077", lambda key: False) == {}
     for said in NEAR:
@@ -59,7 +59,7 @@ def test_with_tls_spark_must_encrypt_too(monkeypatch: pytest.MonkeyPatch) -> Non
         check_encrypted("spark://m:7077", {key: "true"}.get)
 
 
-def test_logs_of_processes_that_are_gone_are_removed(
+def test_logs_of_ended_processes_are_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -77,7 +77,7 @@ def test_logs_of_processes_that_are_gone_are_removed(
     assert [path.exists() for path in (old, mine, other)] == [False, True, True]
 
 
-def test_a_java_that_dies_within_a_call_prints_no_traceback(
+def test_a_java_process_that_dies_during_a_call_prints_no_traceback(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A server replaces Java, and resets the connection after it has read a call."""

@@ -76,7 +76,7 @@ def test_a_host_that_hangs_is_cancelled_even_if_a_parked_process_replaces_it(
     executor._dismiss_unused()
 
 
-def test_a_leg_that_ends_early_releases_the_processes_that_it_inherited(
+def test_a_leg_that_ends_early_releases_its_inherited_processes(
     tmp_path: Path, context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "RELEASE_WAIT_S", 0.01)
@@ -87,7 +87,7 @@ def test_a_leg_that_ends_early_releases_the_processes_that_it_inherited(
     assert sorted(context.cancelled) == ["group of h0.0", "group of h1.0"], "they did not end"
 
 
-def test_a_stop_goes_on_without_a_place_to_wait(
+def test_a_stop_continues_without_a_place_to_wait(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LOOPBACK", "203.0.113.1")  # of no machine: no port opens

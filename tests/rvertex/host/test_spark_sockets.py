@@ -33,7 +33,7 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def test_a_local_master_has_sockets_in_a_folder_of_its_own(temporary: Path) -> None:
+def test_a_local_master_has_sockets_in_its_own_folder(temporary: Path) -> None:
     settings = local_sockets("local[2]")
     assert settings == {ENABLED: "true", FOLDER: settings[FOLDER]}
     folder = Path(settings[FOLDER])
@@ -44,7 +44,7 @@ def test_a_local_master_has_sockets_in_a_folder_of_its_own(temporary: Path) -> N
 
 
 @pytest.mark.parametrize(("name", "fits"), [("x" * 12, True), ("é" * 12, False), ("x" * 80, False)])
-def test_without_room_for_a_name_there_is_tcp(
+def test_if_the_path_is_too_long_tcp_is_used(
     temporary: Path, monkeypatch: pytest.MonkeyPatch, name: str, fits: bool
 ) -> None:
     """The limit counts bytes, not characters."""
@@ -55,14 +55,14 @@ def test_without_room_for_a_name_there_is_tcp(
     assert len(list(deep.iterdir())) == int(fits)
 
 
-def test_without_a_place_for_temporary_files_there_is_tcp(
+def test_without_a_temporary_folder_tcp_is_used(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "gone"))
     assert local_sockets("local") == {}
 
 
-def test_where_sockets_are_not_wanted_there_is_tcp(
+def test_if_sockets_are_disabled_tcp_is_used(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert local_sockets("spark://host:7077") == {}

@@ -37,7 +37,7 @@ def slow(x: int) -> bool:
     return x > 0
 
 
-def test_a_turn_that_lasts_is_told_with_what_it_is_in() -> None:
+def test_a_long_step_is_reported_with_its_operator() -> None:
     clock = ManualClock()
     watch = Watch("h0.0", clock, HostLimits(busy_after_s=2.0, stack_after_s=8.0))
     told: list[HostBusy | None] = []
@@ -78,14 +78,14 @@ def test_a_turn_that_lasts_is_told_with_what_it_is_in() -> None:
     assert told[-1] is None, "the turn is over"
 
 
-def test_code_of_ours_is_named_by_its_expression() -> None:
+def test_built_in_code_is_named_by_its_expression() -> None:
     notes = Doing(FilterOperator(resolve((col("x") > 1).node, PAYLOAD)), col("x") + 1)
     assert doing_of(notes) == "Filter: (x + 1)"
     assert doing_of(Doing()) == "its step"
     assert doing_of(Doing(None, None, len)) == "len"
 
 
-def test_samples_say_which_function_of_the_user_has_the_time() -> None:
+def test_samples_name_the_user_function_that_takes_the_time() -> None:
     watch = Watch("h0.0", ManualClock(), HostLimits())
     predicate = udf(sampled, returns="bool", deterministic=True)(col("x"))
     operator = FilterOperator(resolve(predicate.node, PAYLOAD))
@@ -110,7 +110,9 @@ def sampled(x: int) -> bool:
     return True
 
 
-def test_a_step_is_told_where_no_stack_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_step_is_reported_even_if_no_stack_can_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def no_folder() -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 

@@ -13,7 +13,7 @@ from tests.rvertex.joiner.test_restart import OneSite
 RATE, CLICKS, TICK_US = 100, 1000, S // 10
 
 
-def test_the_rate_is_kept_and_a_successor_reads_on() -> None:
+def test_the_rate_is_kept_and_a_successor_continues() -> None:
     site = OneSite(rows_per_s_max=float(RATE), step_rows_max=64, steps_per_record=4)
     site.search(1, 0)
     for click in range(CLICKS):
@@ -38,7 +38,7 @@ def test_the_rate_is_kept_and_a_successor_reads_on() -> None:
     assert read[0] + read[1] <= CLICKS + 2 * 64, "only rows of no entry are read again"
 
 
-def test_a_click_without_a_search_is_looked_up_at_doubling_times() -> None:
+def test_a_click_without_a_search_is_looked_up_at_doubling_intervals() -> None:
     site = OneSite(retry_first_s=1.0, retry_max_s=16.0)
     site.click(1, 1, 0)
     joiner, times = site.begin(), []

@@ -40,7 +40,7 @@ def test_rows_are_found_in_memory_and_on_disk(tmp_path: Path) -> None:
     assert store.newest_us == 9999
 
 
-def test_expired_rows_go_and_others_stay(tmp_path: Path) -> None:
+def test_expired_rows_are_deleted_and_others_kept(tmp_path: Path) -> None:
     store = EventStore(PAYLOAD, "q", 1 << 30, Scratch(str(tmp_path)))
     for first in range(0, 4000, 1000):
         added(store, first, 1000)
@@ -51,7 +51,7 @@ def test_expired_rows_go_and_others_stay(tmp_path: Path) -> None:
     assert texts(store, ["q3499", "q3500"]) == [None, 3500]
 
 
-def test_rows_without_a_time_are_as_new_as_the_newest() -> None:
+def test_rows_without_a_time_get_the_newest_time() -> None:
     store = EventStore(PAYLOAD, "q", 1 << 20)
     rows = pa.RecordBatch.from_pylist([{"q": "a", "text": 1}, {"q": "b", "text": 2}], PAYLOAD)
     store.add(0, rows, np.array([MIN_TIME, 6]))

@@ -62,12 +62,12 @@ def test_wrong_arguments_are_named(given: dict[str, Any], message: str) -> None:
         ({"away_max_s": -1.0}, "0 <= away_max_s"),
     ],
 )
-def test_limits_that_contradict_each_other(limits: dict[str, Any], rule: str) -> None:
+def test_contradictory_limits_are_rejected(limits: dict[str, Any], rule: str) -> None:
     with pytest.raises(JoinerLimitError, match=re.escape(f"JoinerLimits: {rule} does not hold")):
         JoinerLimits(**limits)
 
 
-def test_a_registry_that_stays_away_ends_the_joiner_after_its_limit() -> None:
+def test_a_long_outage_of_the_registry_ends_the_joiner() -> None:
     site = OneSite(away_max_s=60.0, away_s=0.001)
     site.search(1, 0)
     site.click(1, 1, 0)
@@ -89,7 +89,7 @@ def away_after(site: OneSite, seconds: int) -> Callable[[int, bytes], int]:
     return append
 
 
-def test_a_registry_that_was_emptied_ends_a_joiner_that_has_claimed() -> None:
+def test_an_emptied_registry_ends_a_joiner_that_has_claimed() -> None:
     site = OneSite()
     running = site.begin()
     site.search(1, 0)

@@ -60,7 +60,9 @@ def output(folder: Path, to: str = "joined") -> list[tuple[Any, ...]]:
     return found
 
 
-def test_each_click_once_also_after_a_restart(servers: NatsServers, tmp_path: Path) -> None:
+def test_each_click_is_joined_once_also_after_a_restart(
+    servers: NatsServers, tmp_path: Path
+) -> None:
     t = BASE_US
     pushed(tmp_path, "searches", (1, t, "one"), (None, t, "none"))
     pushed(tmp_path, "clicks", ("a", 1, t), ("a", 1, t), ("b", 2, t), ("c", None, t))
@@ -83,7 +85,7 @@ def test_each_click_once_also_after_a_restart(servers: NatsServers, tmp_path: Pa
     assert output(tmp_path, "other") == []
 
 
-def test_a_joiner_that_was_replaced_claims_nothing(servers: NatsServers, tmp_path: Path) -> None:
+def test_a_replaced_joiner_claims_nothing(servers: NatsServers, tmp_path: Path) -> None:
     pushed(tmp_path, "searches", (1, BASE_US, "one"))
     pushed(tmp_path, "clicks", ("a", 1, BASE_US))
     first, second = joiner(tmp_path, servers), joiner(tmp_path, servers)

@@ -168,7 +168,7 @@ def test_clicks_wait_while_no_search_has_arrived() -> None:
     assert site.joined() == [(1, 7)]
 
 
-def test_rows_that_were_skipped_stay_skipped() -> None:
+def test_skipped_rows_stay_skipped_after_a_restart() -> None:
     site = OneSite(replace(SPEC, on_bad_row="skip"))
     joiner = site.begin()
     site.search(1, 0)
@@ -186,7 +186,7 @@ def test_rows_that_were_skipped_stay_skipped() -> None:
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_rows_of_a_step_that_is_a_record_are_kept(is_killed: bool) -> None:
+def test_rows_of_a_recorded_step_are_kept(is_killed: bool) -> None:
     site = OneSite(steps_per_record=1)
     joiner = site.begin()
     site.search(1, 0)
@@ -203,7 +203,7 @@ def test_rows_of_a_step_that_is_a_record_are_kept(is_killed: bool) -> None:
         assert site.joined() == [(1, 7)]
 
 
-def test_a_killed_step_had_joined_no_row_that_has_expired() -> None:
+def test_a_killed_step_has_joined_no_expired_row() -> None:
     """A killed step has no expired rows, even if a part of the store has expired and newer rows."""
     site = OneSite(steps_per_record=1)
     joiner = site.begin()

@@ -29,7 +29,7 @@ def test_pauses_double_up_to_their_limit() -> None:
     assert pauses == [1, 2, 4, 5, 5, 5]
 
 
-def test_those_that_wait_longest_are_first() -> None:
+def test_the_longest_waiting_rows_are_first() -> None:
     rows = waiting(4)
     rows.postpone(np.array([0, 2]), 0)
     assert rows.due(0, 9).tolist() == [1, 3]

@@ -48,7 +48,7 @@ def test_the_hot_key_is_named_with_its_share(share: float, size: int) -> None:
         assert key in ("", "user=7")
 
 
-def test_a_key_that_was_hot_is_forgotten() -> None:
+def test_a_former_hot_key_is_forgotten() -> None:
     key, share = observed([rows(0.9, 100_000)] * 40 + [rows(0.0, 100_000, k) for k in range(200)])
     assert share < 0.05, key
 
@@ -78,7 +78,7 @@ def test_keys_of_any_type_are_shown(kind: pa.DataType, value: Any, text: str) ->
     assert observed([pa.record_batch([keys], ["user"])]) == (f"user={text}", 1.0)
 
 
-def test_it_is_told_with_the_timing_of_its_vertex() -> None:
+def test_the_hot_key_is_reported_with_the_timing_of_its_vertex() -> None:
     table = [ev(t, k=t if t % 10 == 0 else 7, x=float(t)) for t in range(4_000)]
     vertex = run_vertex(source_vertex(), [arrival(table)], []).vertex
     watch = Watch("h0.0", ManualClock(), HostLimits())
@@ -89,7 +89,7 @@ def test_it_is_told_with_the_timing_of_its_vertex() -> None:
 
 
 @pytest.mark.parametrize("vertices", [1, 2])
-def test_slots_stand_for_equal_shares_of_recent_rows(vertices: int) -> None:
+def test_sampled_slots_have_equal_shares_of_recent_rows(vertices: int) -> None:
     found = HotKeys([(USER, vertices)])
     found.observe(rows(0.5, 100))
     assert found.slots == ((USER, ()),), "too few rows"

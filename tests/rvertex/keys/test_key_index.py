@@ -70,7 +70,7 @@ def objects_max(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("hashes", [1, 3])
-def test_values_with_equal_hashes_have_codes_by_first_appearance(
+def test_values_with_equal_hashes_get_codes_by_first_appearance(
     hashes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -98,7 +98,7 @@ def test_values_with_equal_hashes_have_codes_by_first_appearance(
 @pytest.mark.usefixtures("objects_max")
 @examples(38)
 @given(keyed_batches())
-def test_codes_are_those_of_a_dictionary(
+def test_codes_equal_those_of_a_dictionary(
     case: tuple[list[pa.DataType], list[list[tuple[Any, ...]]]],
 ) -> None:
     types, batches = case
@@ -131,7 +131,7 @@ def test_int_index_in_both_representations(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("scale", [1, 12_345_678_901])
-def test_many_keys_whatever_the_cutting(scale: int) -> None:
+def test_many_keys_with_any_batch_boundaries(scale: int) -> None:
     rng = np.random.default_rng(5)
     keys = rng.integers(-20_000, 20_000, 60_000) * scale
     whole = IntIndex()
@@ -147,7 +147,7 @@ def test_many_keys_whatever_the_cutting(scale: int) -> None:
     assert whole.keys.tolist() == list(first)
 
 
-def test_direct_table_moves_down_to_the_least_key() -> None:
+def test_a_direct_table_extends_to_a_smaller_key() -> None:
     index, low = IntIndex(), -(2**63)
     assert index.codes(np.array([low + 70_000]), insert=True).tolist() == [0]
     assert index.codes(np.array([low + 69_000, low + 69_999]), insert=True).tolist() == [1, 2]
@@ -156,7 +156,7 @@ def test_direct_table_moves_down_to_the_least_key() -> None:
     index.check()
 
 
-def test_keys_that_share_a_slot_stay_apart() -> None:
+def test_keys_with_the_same_slot_are_distinguished() -> None:
     # Inverts the mixing: these keys mix to 0..1999, whose leading bits are all zero.
     undone = np.arange(2000, dtype=np.uint64) * np.uint64(pow(0x9E3779B97F4A7C15, -1, 2**64))
     keys = (undone ^ (undone >> np.uint64(32))).view(np.int64)
@@ -167,7 +167,7 @@ def test_keys_that_share_a_slot_stay_apart() -> None:
 
 
 @pytest.mark.parametrize("scale", [1, 2**40])
-def test_more_keys_than_codes_are_refused(scale: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_keys_than_codes_are_rejected(scale: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(int_index, "_CODES_MAX", 5)
     index, keys = IntIndex(), np.arange(5) * scale
     for _ in range(2):
@@ -185,7 +185,7 @@ def test_slices_and_selected_keys() -> None:
     assert [k.to_pylist() for k in picked] == [[None, 1], ["b", "a"]]
 
 
-def test_no_key_columns_is_one_key() -> None:
+def test_without_key_columns_there_is_one_key() -> None:
     index = KeyIndex([])
     assert len(index) == 0
     assert index.codes_of_rows([], 2, insert=False).tolist() == [-1, -1]
@@ -194,7 +194,7 @@ def test_no_key_columns_is_one_key() -> None:
     assert index.keys() == []
 
 
-def test_codes_of_rows_with_key_columns_are_their_codes() -> None:
+def test_codes_of_the_stored_keys_are_their_codes() -> None:
     index = KeyIndex([pa.int64()])
     assert index.codes_of_rows([pa.array([5, 5, 6])], 3).tolist() == [0, 0, 1]
 
@@ -207,6 +207,6 @@ def test_null_keys_finds_rows_with_any_null() -> None:
     assert null_keys([pa.array([1, 2])]) is None
 
 
-def test_nested_keys_are_refused() -> None:
+def test_nested_keys_are_rejected() -> None:
     with pytest.raises(UnsupportedKeyError, match="list<item: int64>"):
         KeyIndex([pa.list_(pa.int64())])

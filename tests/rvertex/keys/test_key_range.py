@@ -11,7 +11,7 @@ INT64 = st.integers(-(2**63), 2**63 - 1) | st.integers(-5, 5)
 
 
 @given(base=INT64, width=st.integers(0, 2**40), keys=st.lists(INT64, min_size=1))
-def test_distances_are_those_of_integers(base: int, width: int, keys: list[int]) -> None:
+def test_distances_equal_those_of_python_integers(base: int, width: int, keys: list[int]) -> None:
     span = KeyRange(base, min(width, 2**63 - base))
     assert span.is_possible
     distances = span.distances(np.array(keys, np.int64))

@@ -45,7 +45,7 @@ COLUMNS: dict[str, list[pa.Array]] = {
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_numbers_are_in_the_order_of_the_keys(name: str) -> None:
+def test_sort_numbers_have_the_order_of_the_keys(name: str) -> None:
     columns = COLUMNS[name]
     types = [c.type.value_type if pa.types.is_dictionary(c.type) else c.type for c in columns]
     found = numbered_keys(types, columns, N)
@@ -70,13 +70,13 @@ def test_integers_and_times_are_packed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["far apart", "unsigned", "nulls", "floats", "text first"])
-def test_what_does_not_fit_is_not_packed(name: str) -> None:
+def test_keys_that_do_not_fit_are_not_packed(name: str) -> None:
     assert packed_keys(COLUMNS[name], N) is None
 
 
 @pytest.mark.parametrize("span", [3, 5_000, 10**15])
 @pytest.mark.parametrize("is_sorted", [False, True])
-def test_ranks(span: int, is_sorted: bool) -> None:
+def test_ranks_of_keys(span: int, is_sorted: bool) -> None:
     values = np.array([_RANDOM.randrange(span) - span // 2 for _ in range(3_000)])
     values = np.sort(values) if is_sorted else values
     distinct, rank = ranks(values)
@@ -86,7 +86,7 @@ def test_ranks(span: int, is_sorted: bool) -> None:
 
 
 @pytest.mark.parametrize("zeros", [[0.0, -0.0], [-0.0, 0.0], [-0.0, -0.0]])
-def test_a_zero_has_no_sign_whichever_came_first(zeros: list[float]) -> None:
+def test_both_zeros_have_the_same_sort_key(zeros: list[float]) -> None:
     """0.0 and -0.0 are one key, whichever comes first."""
     columns = [pa.array([1, 1, 2]), pa.array([*zeros, 5.0])]
     found = numbered_keys([column.type for column in columns], columns, 3)
@@ -95,7 +95,7 @@ def test_a_zero_has_no_sign_whichever_came_first(zeros: list[float]) -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.timestamp("us"), pa.duration("ns")], ids=str)
-def test_keys_of_64_bits_are_not_copied_for_their_type(kind: pa.DataType) -> None:
+def test_keys_of_64_bits_are_not_copied(kind: pa.DataType) -> None:
     values = np.array([5, -3, 2**62])
     column = typed(values, kind)
     assert column.type == kind

@@ -80,7 +80,7 @@ def events(found: list[Row], carried: bool) -> pa.RecordBatch:
     ctis=st.sets(st.integers(0, 20)),
     splits=st.lists(st.integers(1, 20), max_size=4),
 )
-def test_the_answer_is_that_of_plain_text(
+def test_the_result_equals_that_of_plain_text(
     spec: OperatorSpec, left: list[Row], right: list[Row], ctis: set[int], splits: list[int]
 ) -> None:
     times = np.array(sorted(ctis), np.int64)

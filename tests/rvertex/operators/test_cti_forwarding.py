@@ -150,7 +150,7 @@ def test_the_worked_session() -> None:
     assert table_of(out) == [cti(0), ev(0, 5, n=1), cti(3), cti(INF_TIME)]
 
 
-def test_ctis_that_wait_long_are_thinned_but_for_the_last() -> None:
+def test_ctis_that_wait_long_are_thinned_except_the_last() -> None:
     """One session lasts from 1 to the end.
 
     Others are emitted with the CTIs that wait beside them.
@@ -166,13 +166,13 @@ def test_ctis_that_wait_long_are_thinned_but_for_the_last() -> None:
     assert not {500, 501, 505, 530} & set(passed)
 
 
-def test_a_transform_has_no_ctis_but_those_that_it_got() -> None:
+def test_a_transform_emits_only_the_ctis_it_got() -> None:
     items: list[Item] = [ev(1, k=1), cti(2), cti(4), ev(5, k=1), cti(9), cti(INF_TIME)]
     out = _assert_all_pass(BEHIND, [make_run(items, PAYLOAD)], [3])
     assert table_of(out) == [ev(1), cti(2), cti(4), ev(5), cti(9), cti(INF_TIME)]
 
 
-def test_few_ctis_wait_however_many_came() -> None:
+def test_the_number_of_waiting_ctis_is_limited() -> None:
     """The input has CTIs every 10 ms for half an hour, and then one a year later."""
     empty = empty_batch(event_schema(PAYLOAD))
 

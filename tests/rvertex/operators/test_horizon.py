@@ -210,7 +210,7 @@ def _assert_noticed(spec: OperatorSpec, durations: Durations, horizon_us: int) -
 
 
 @pytest.mark.parametrize("name", one_in(3, CASES))
-def test_a_horizon_is_enough_and_a_third_is_not(name: str) -> None:
+def test_a_full_horizon_suffices_and_a_third_does_not(name: str) -> None:
     spec, durations = CASES[name]
     horizon_us = horizon_of(spec, durations)
     assert horizon_us is not None
@@ -227,19 +227,19 @@ def test_horizons_of_a_chain_add_up(name: str) -> None:
     _assert_noticed(spec, durations, horizon_us // 4)
 
 
-def test_a_condition_does_not_change_how_far_a_join_reaches() -> None:
+def test_a_condition_does_not_change_the_horizon_of_a_join() -> None:
     for durations in ((5, 9), (9, 5), (None, 5)):
         horizon_us = horizon_of(CONDITIONAL, durations)
         assert horizon_us == horizon_of(LeftJoin(K, K, BOTH), durations)
 
 
 @pytest.mark.slow
-def test_a_conditional_join_reaches_further_than_its_rows_live() -> None:
+def test_the_horizon_of_a_conditional_join_exceeds_its_lifetimes() -> None:
     _assert_enough(CONDITIONAL, (9, 5), 18)
     _assert_noticed(CONDITIONAL, (9, 5), 9)
 
 
-def test_sessions_with_a_greatest_length_depend_on_the_first() -> None:
+def test_sessions_with_a_maximum_length_depend_on_their_first_event() -> None:
     table: list[Item] = [ev(t, k=0, x=0.1) for t in range(0, 60, 4)]
     table += [cti(t) for t in range(1, 60, 6)]
     spec = SessionAggregate(K, 5, 12, SUMS)
@@ -249,7 +249,7 @@ def test_sessions_with_a_greatest_length_depend_on_the_first() -> None:
     assert horizon_of(spec, (1,)) is None
 
 
-def test_operators_without_a_bound_say_so() -> None:
+def test_operators_without_a_bound_declare_it() -> None:
     session = SessionAggregate(K, 5, None, SUMS)
     unbounded: list[OperatorSpec] = [Stitch(K), CountWindowAggregate(K, 2, SUMS), session]
     for operator in unbounded:
@@ -264,7 +264,7 @@ def test_operators_without_a_bound_say_so() -> None:
     assert chain_output_duration([Extend(-4)], (3,)) == 1
 
 
-def test_an_operator_that_does_not_say_has_no_bound() -> None:
+def test_an_operator_without_a_declaration_has_no_bound() -> None:
     class Silent:
         holds_ctis: ClassVar[bool] = False
 

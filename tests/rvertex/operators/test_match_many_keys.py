@@ -80,7 +80,7 @@ def random_run(chance: np.random.Generator) -> Run:
 
 @pytest.mark.parametrize("seed", one_in(4, seeds(700, 8)))
 @pytest.mark.parametrize("name", PATTERNS)
-def test_many_keys_as_single_ones(name: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_keys_equal_single_keys(name: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pattern, reads_prev = PATTERNS[name]
     chance = random.Random(seed)
     run = random_run(np.random.default_rng(seed))
@@ -100,7 +100,7 @@ def test_many_keys_as_single_ones(name: str, seed: int, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("seed", seeds(800, 5))
-def test_earliest_times_as_a_dict(seed: int) -> None:
+def test_earliest_times_equal_a_dict(seed: int) -> None:
     chance = random.Random(seed)
     times, model = Earliest(), dict.fromkeys(range(30), INF_TIME)
     for _ in range(300):
@@ -121,7 +121,7 @@ def test_earliest_times_as_a_dict(seed: int) -> None:
         assert times.first() == min(model.values())
 
 
-def test_an_early_time_that_stays_keeps_no_stale_entries() -> None:
+def test_an_unchanged_earliest_time_leaves_no_stale_entries() -> None:
     """One key waits for ever, and the times of 1,000 others change: they are not kept."""
     times, codes, sizes = Earliest(), np.arange(1, 1001), []
     times.set(0, 1)

@@ -304,7 +304,7 @@ def test_random_patterns(seed: int) -> None:
         Alternation((Sequence(()), Var(0))),
     ],
 )
-def test_a_loop_of_a_part_that_prefers_no_row_is_refused(part: Pattern) -> None:
+def test_a_loop_over_a_part_that_prefers_no_row_is_rejected(part: Pattern) -> None:
     for least in (0, 1):
         with pytest.raises(OperatorTypeError, match="may match no row"):
             compiled(Repetition(part, least, None))

@@ -159,9 +159,7 @@ def fed(operator: Any, memory: StateMemory, keys: np.ndarray) -> tuple[list[Any]
 
 
 @pytest.mark.parametrize("kind", ["two keys", "forever"])
-def test_what_is_in_memory_stays_near_the_budget(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_use_stays_near_the_budget(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rvertex.state.memory.RUN_BYTES_MIN", 10_000)
     monkeypatch.setattr("rvertex.operators.user.keyed_process.RECALLED_ROWS", 1 << 12)
     keys = np.random.default_rng(0).integers(0, 12_000, 12_000)

@@ -100,7 +100,7 @@ def test_project_names_an_unknown_column() -> None:
 
 @examples(40)
 @given(run=runs(LISTS, duration_max=5), cuts=splits())
-def test_explode_gives_a_row_per_element(run: Run, cuts: list[int]) -> None:
+def test_explode_returns_a_row_per_element(run: Run, cuts: list[int]) -> None:
     out = assert_cut_invariant(Explode("tags"), [run], [LISTS], cuts)
     expected = [row | {"tags": tag} for row in run.events.to_pylist() for tag in row["tags"] or []]
     assert out.events.to_pylist() == expected
@@ -113,7 +113,7 @@ def test_explode_by_hand() -> None:
     assert table_of(out) == [cti(3), ev(3, k=1, tags="b"), ev(3, k=1, tags=None)]
 
 
-def test_explode_gives_no_row_for_what_a_null_list_hides() -> None:
+def test_explode_ignores_elements_hidden_by_a_null_list() -> None:
     hiding = pa.ListArray.from_arrays(
         pa.array([0, 2, 3, 4], pa.int32()),
         pa.array(list("abcd")),

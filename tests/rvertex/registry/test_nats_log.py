@@ -49,7 +49,7 @@ def opened(servers: NatsServers, name: str, shards: int = 1) -> tuple[NatsLog, I
     return log, IdRegistry(log, SystemClock(), name, limits, shards=shards)
 
 
-def test_the_first_to_claim_has_it_also_when_a_server_is_killed(servers: NatsServers) -> None:
+def test_the_first_claim_wins_even_if_a_server_is_killed(servers: NatsServers) -> None:
     logs, (east, west) = zip(*(opened(servers, "killed", 4) for _ in range(2)), strict=True)
     ids = [str(n).encode() for n in range(3000)]
     won: Counter[bytes] = Counter()
@@ -79,7 +79,7 @@ def test_the_first_to_claim_has_it_also_when_a_server_is_killed(servers: NatsSer
         log.close()
 
 
-def test_a_newcomer_reads_what_others_have_claimed(servers: NatsServers) -> None:
+def test_a_new_site_reads_the_claims_of_others(servers: NatsServers) -> None:
     log, first = opened(servers, "newcomer")
     assert first.claim("a", [b"x", b"y"], [5, 5], 9) == [Verdict.OURS] * 2
     other_log, second = opened(servers, "newcomer")
@@ -92,7 +92,7 @@ def test_a_newcomer_reads_what_others_have_claimed(servers: NatsServers) -> None
     other_log.close()
 
 
-def test_streams_that_were_deleted_are_named(servers: NatsServers) -> None:
+def test_deleted_streams_are_named(servers: NatsServers) -> None:
     log, running = opened(servers, "emptied")
     assert running.claim("a", [b"x"], [5], 1) == [Verdict.OURS]
     asyncio.run(delete_streams(servers, "emptied-0", "emptied-map"))

@@ -53,7 +53,7 @@ def once(log: MemoryLog, place: Place, job: str, on_old: OnOld = "fail") -> Once
     return found
 
 
-def test_a_query_with_other_rows_cannot_open_the_registry_of_another() -> None:
+def test_a_query_with_other_rows_cannot_open_a_registry_in_use() -> None:
     def answer(to: Any, at: str = "at", **named: str) -> str:
         return ss.sinks.once(to, id="id", at=at, registry=REGISTRY, **named).answer
 
@@ -82,7 +82,7 @@ def rows(
     return DeliveredRows(first_seq, next_seq, np.arange(first_seq, next_seq), table)
 
 
-def test_rows_of_other_sites_are_left_out_and_counted() -> None:
+def test_rows_claimed_by_other_sites_are_skipped_and_counted() -> None:
     log, east, west = MemoryLog(), Place(), Place()
     first, second = once(log, east, "east"), once(log, west, "west")
     long = "x" * (ID_BYTES_MAX + 1)
@@ -98,7 +98,7 @@ def test_rows_of_other_sites_are_left_out_and_counted() -> None:
     assert west.committed[-1] == "d"
 
 
-def test_a_successor_writes_what_was_claimed_and_not_committed() -> None:
+def test_a_successor_delivers_claimed_rows_that_were_not_committed() -> None:
     log, place = MemoryLog(), Place()
     once(log, place, "east").write(rows(["a", "b"]))
     successor = once(log, place, "east")
@@ -107,7 +107,7 @@ def test_a_successor_writes_what_was_claimed_and_not_committed() -> None:
     assert place.committed == ["a", "b"]
 
 
-def test_what_a_lost_site_has_claimed_is_delivered_by_a_new_job_and_nothing_else() -> None:
+def test_only_claims_of_a_lost_site_are_delivered_by_a_new_job() -> None:
     log, east, west, again = MemoryLog(), Place(), Place(), Place()
     lost = once(log, east, "east")
     lost.write(rows(["a"]))
@@ -125,7 +125,7 @@ def test_what_a_lost_site_has_claimed_is_delivered_by_a_new_job_and_nothing_else
     assert (east.committed, west.committed, again.committed) == (["a"], ["d"], ["b", "c"])
 
 
-def test_a_row_without_an_id_is_refused_by_its_number() -> None:
+def test_a_row_without_an_id_is_rejected_with_its_number() -> None:
     delivery = once(MemoryLog(), Place(), "east")
     with pytest.raises(RowsRefusedError, match=re.escape("items [6, 7): id is null")):
         delivery.write(rows(["a", None], 5))
@@ -165,7 +165,7 @@ def test_rows_that_are_too_old_end_the_delivery_or_are_counted(on_old: OnOld) ->
         ),
     ],
 )
-def test_what_cannot_be_delivered_so_is_refused_when_the_query_is_built(
+def test_unsupported_deliveries_are_rejected_when_the_query_is_built(
     options: dict[str, Any], reason: str
 ) -> None:
     given = {"to": ss.sinks.console(), "id": "id", "at": "at", "registry": REGISTRY} | options
@@ -193,12 +193,12 @@ def test_what_cannot_be_delivered_so_is_refused_when_the_query_is_built(
         ({"keep": "7us"}, "keep= must be at least 8 microseconds"),
     ],
 )
-def test_a_registry_that_cannot_be_is_refused(given: dict[str, Any], reason: str) -> None:
+def test_an_invalid_registry_is_rejected(given: dict[str, Any], reason: str) -> None:
     with pytest.raises(InvalidSinkError, match=re.escape(reason)):
         ss.sinks.registry(**({"servers": "nats://a", "name": "a"} | given))
 
 
-def test_what_is_no_registry_or_no_destination_is_refused() -> None:
+def test_invalid_arguments_of_once_are_rejected() -> None:
     to: Any = ss.sinks.console()
     any_: Any = "clicks"
     behind = ss.sinks.once(to, id="id", at="at", registry=REGISTRY)
@@ -212,7 +212,7 @@ def test_what_is_no_registry_or_no_destination_is_refused() -> None:
             ss.sinks.once(other, id="id", at="at", registry=REGISTRY)
 
 
-def test_two_destinations_of_a_query_do_not_take_ids_from_each_other() -> None:
+def test_two_destinations_of_a_query_need_separate_registries() -> None:
     rows = ss.Stream.from_items({"id": "int64", "at": "timestamp[us]"}, [ss.event(1, id=1, at=1)])
     one, two = (
         ss.sinks.once(ss.sinks.parquet(path), id="id", at="at", registry=REGISTRY)
@@ -226,7 +226,7 @@ def test_two_destinations_of_a_query_do_not_take_ids_from_each_other() -> None:
         rows.deliver("parquet")  # type: ignore[arg-type]
 
 
-def test_a_registry_that_was_emptied_is_named_and_grants_nothing_again() -> None:
+def test_an_emptied_registry_is_named_and_grants_no_id_again() -> None:
     log, place = MemoryLog(), Place()
     running = once(log, place, "east")
     running.write(rows(["a", "b"]))
@@ -243,7 +243,7 @@ def test_a_registry_that_was_emptied_is_named_and_grants_nothing_again() -> None
     once(log, place, "east").write(rows(["c"], 2))
 
 
-def test_a_partition_without_rows_so_far_does_not_miss_its_registry() -> None:
+def test_a_partition_without_rows_notices_no_missing_registry() -> None:
     log, place = MemoryLog(), Place()
     quiet = once(log, place, "east")
     quiet.write(rows([]))
@@ -251,7 +251,7 @@ def test_a_partition_without_rows_so_far_does_not_miss_its_registry() -> None:
     once(log, place, "east").write(rows(["a"], 5))
 
 
-def test_limits_are_those_of_the_destination() -> None:
+def test_limits_come_from_the_destination() -> None:
     to = ss.sinks.parquet("p", roll="2s", roll_rows=7)
     spec = ss.sinks.once(to, id="id", at="at", registry=REGISTRY)
     assert spec.limited(DeliveryLimits()) == to.limited(DeliveryLimits())

@@ -37,7 +37,7 @@ def registry(log: MemoryLog, now_us: int = 10_000) -> IdRegistry:
     return IdRegistry(log, ManualClock(now_us), "r", LIMITS)
 
 
-def test_threads_share_a_commit_and_conflicts_are_settled_in_it() -> None:
+def test_threads_share_a_commit_which_resolves_conflicts() -> None:
     log = MemoryLog()
     ids = registry(log)
     ids.claim("first", [b"map"], [0], 9)
@@ -57,7 +57,7 @@ def test_threads_share_a_commit_and_conflicts_are_settled_in_it() -> None:
     assert log.appends == 3
 
 
-def test_a_retry_succeeds_and_what_is_known_is_not_written_again() -> None:
+def test_a_retry_succeeds_and_known_ids_are_not_written_again() -> None:
     log = MemoryLog()
     ids, other = registry(log), registry(log)
     assert ids.claim("a", [b"x", b"y"], [5, 6], 9) == [OURS, OURS]
@@ -66,7 +66,7 @@ def test_a_retry_succeeds_and_what_is_known_is_not_written_again() -> None:
     assert log.appends == 1
 
 
-def test_an_absent_store_is_an_error_after_some_tries_and_a_repeat_goes_through() -> None:
+def test_an_unreachable_store_is_an_error_after_some_attempts_and_a_repeat_succeeds() -> None:
     log = MemoryLog()
     ids = registry(log)
     log.is_away = True
@@ -77,7 +77,7 @@ def test_an_absent_store_is_an_error_after_some_tries_and_a_repeat_goes_through(
     assert ids.claim("a", [b"x"], [5], 9) == [OURS]
 
 
-def test_tokens_go_once_outputs_are_there_and_ids_can_be_given_back() -> None:
+def test_tokens_are_deleted_after_delivery_and_ids_can_be_released() -> None:
     log = MemoryLog()
     ids = registry(log)
     names = [bytes([n]) for n in range(20)]
@@ -95,7 +95,7 @@ def test_tokens_go_once_outputs_are_there_and_ids_can_be_given_back() -> None:
     assert ids.claim("a", names, [5] * 20, 9) == [TAKEN] * 20
 
 
-def test_a_successor_notes_what_its_predecessor_has_delivered() -> None:
+def test_a_successor_records_the_deliveries_of_its_predecessor() -> None:
     log = MemoryLog()
     registry(log).claim("a", [b"x"], [5], 3)
     registry(log).claim("a", [b"y"], [5], 7)
@@ -105,7 +105,7 @@ def test_a_successor_notes_what_its_predecessor_has_delivered() -> None:
     assert successor.claim("a", [b"y", b"x"], [5, 5], 7) == [OURS, TAKEN]
 
 
-def test_ids_are_kept_until_their_outputs_are_noted() -> None:
+def test_ids_are_kept_until_their_delivery_is_recorded() -> None:
     log = MemoryLog()
     registry(log).claim("east", [b"x"], [0], 1)
     west = registry(log)
@@ -117,7 +117,7 @@ def test_ids_are_kept_until_their_outputs_are_noted() -> None:
     assert west.claim("east", [b"x"], [0], 1) == [OLD]
 
 
-def test_ids_that_are_too_old_are_refused_and_their_entries_go() -> None:
+def test_ids_that_are_too_old_are_rejected_and_their_entries_deleted() -> None:
     log = MemoryLog()
     ids = registry(log)
     for time_us in range(0, 3 * KEEP_US, 50):
@@ -128,7 +128,7 @@ def test_ids_that_are_too_old_are_refused_and_their_entries_go() -> None:
     assert registry(log).claim("b", [b"new", b"2900"], [KEEP_US, 2900], 9) == [OLD, TAKEN]
 
 
-def test_a_change_of_shards_begins_later_and_one_at_a_time() -> None:
+def test_a_change_of_shards_starts_later_and_one_at_a_time() -> None:
     log = MemoryLog()
     ids = registry(log, now_us=1000)
     assert ids.claim("a", [b"x"], [1000], 9) == [OURS]
@@ -145,12 +145,12 @@ def test_a_change_of_shards_begins_later_and_one_at_a_time() -> None:
     assert registry(log, now_us=2000).claim("b", names, [2000] * 40, 9) == [TAKEN] * 40
 
 
-def test_an_id_far_ahead_of_the_clock_is_refused() -> None:
+def test_an_id_far_ahead_of_the_clock_is_rejected() -> None:
     with pytest.raises(RegistryTimeError, match="ahead of the clock"):
         registry(MemoryLog(), now_us=0).claim("a", [b"x"], [MARGIN_US], 9)
 
 
-def test_a_map_of_an_older_release_is_read_and_one_of_a_newer_release_is_refused() -> None:
+def test_a_shard_map_of_an_older_release_is_read_and_one_of_a_newer_is_rejected() -> None:
     first, rest = ShardMap.of(3), [[MIN_TIME], [3], True]
     assert ShardMap.from_bytes(msgpack.packb([1, *rest])) == first
     with pytest.raises(UsageError, match=r"version 3.*install the release of the other sites"):
@@ -175,7 +175,7 @@ def test_an_id_has_one_shard_in_every_version_of_the_map() -> None:
     assert {second.shard_of(name, start) for name in names} == set(range(5))
 
 
-def test_a_change_that_was_not_confirmed_is_withdrawn_where_it_would_begin() -> None:
+def test_an_unconfirmed_change_is_withdrawn_at_its_start() -> None:
     log = MemoryLog()
     ids = registry(log, now_us=1000)
     ids.claim("a", [b"x"], [1000], 1)
@@ -196,7 +196,7 @@ CLAIMS = st.tuples(
 
 @examples(60)
 @given(st.lists(CLAIMS, min_size=1, max_size=80), st.integers(0, 79))
-def test_a_process_that_begins_later_gives_the_same_verdicts(
+def test_a_process_that_starts_later_has_the_same_results(
     claims: list[tuple[str, list[int]]], begin: int
 ) -> None:
     """A process that starts after old entries were deleted decides the same."""
@@ -222,7 +222,7 @@ def test_a_process_that_begins_later_gives_the_same_verdicts(
                 assert found == floors[seq][1], seq
 
 
-def test_another_answer_or_another_keep_is_refused_until_the_use_is_reset() -> None:
+def test_another_answer_or_keep_is_rejected_until_the_use_is_reset() -> None:
     log = MemoryLog()
     first = registry(log)
     first.create()
@@ -240,7 +240,7 @@ def test_another_answer_or_another_keep_is_refused_until_the_use_is_reset() -> N
     other_keep.use_for("shown")
 
 
-def test_of_two_that_open_a_registry_at_once_one_is_refused() -> None:
+def test_one_of_two_sites_that_open_a_registry_together_is_rejected() -> None:
     log, late = MemoryLog(), MemoryLog()
     late.store = log.store
     write = late.write_map
@@ -256,7 +256,7 @@ def test_of_two_that_open_a_registry_at_once_one_is_refused() -> None:
         registry(late).use_for("shown")
 
 
-def test_a_site_that_opens_a_registry_while_it_is_resharded_disturbs_nothing() -> None:
+def test_a_site_that_opens_a_registry_during_a_reshard_disturbs_nothing() -> None:
     log, other = MemoryLog(), MemoryLog()
     other.store = log.store
     write, writes = log.write_map, iter((False, True, True))
@@ -305,7 +305,7 @@ def test_a_claim_fails_after_all_its_shards_have_ended(away: int) -> None:
     assert set(ended[written:]) == {away}, "the other shards had finished"
 
 
-def test_shards_are_asked_at_the_same_time() -> None:
+def test_shards_are_requested_concurrently() -> None:
     """Each append waits until all shards have theirs."""
     log, together = MemoryLog(), Barrier(4)
     append = log.append

@@ -25,12 +25,12 @@ SEEDS = range(40)
 
 
 @pytest.mark.parametrize("seed", one_in(6, seeds(0, 24)))
-def test_each_id_leaves_one_site(seed: int) -> None:
+def test_each_id_is_emitted_by_one_site(seed: int) -> None:
     assert World(seed).run() == []
 
 
 @pytest.mark.slow
-def test_all_that_may_happen_does() -> None:
+def test_all_simulated_events_occur() -> None:
     met: Counter[str] = Counter()
     for seed in range(8):
         world = World(seed)

@@ -66,7 +66,7 @@ class Deliveries:
             destination.commit(progress(0, 10))
             assert place.rows() == expected(0, 10)
 
-    def test_what_was_not_committed_is_given_up(self, place: Place) -> None:
+    def test_uncommitted_rows_are_discarded(self, place: Place) -> None:
         with opened(place, 0, 1) as destination:
             deliver(destination, 0, 0, 4)
             destination.write(items(0, 4, 10))
@@ -103,7 +103,7 @@ class Deliveries:
         with opened(place, 0, 3, next_seq=4) as destination:
             assert place.rows() == expected(0, 4)
 
-    def test_partitions_do_not_know_of_each_other(self, place: Place) -> None:
+    def test_partitions_are_independent(self, place: Place) -> None:
         with opened(place, 0, 5) as zero, opened(place, 1, 2) as one:
             zero.write(items(0, 0, 8))
             deliver(one, 1, 0, 5)
@@ -241,7 +241,7 @@ class Deliveries:
 class Conformance(Deliveries):
     """The whole suite; a subclass provides the place."""
 
-    def test_every_type_comes_back(self, place: Place) -> None:
+    def test_every_type_is_read_back(self, place: Place) -> None:
         kept = [name for name in TYPED.schema.names if name not in place.refused]
         batch = TYPED.select(kept)
         destination = place.destination(0, batch.schema)
@@ -258,7 +258,7 @@ class Conformance(Deliveries):
             for name in kept:
                 assert found[name] == row[name], name
 
-    def test_refused_types_are_named(self, place: Place) -> None:
+    def test_rejected_types_are_named(self, place: Place) -> None:
         for name, word in place.refused.items():
             batch = TYPED.select([name])
             with pytest.raises(UsageError, match=word) as refused:

@@ -138,7 +138,7 @@ class TestCompactedTopic(Deliveries):
         BROKERS[broker.servers] = broker
         return CompactedPlace(KafkaPlace(KafkaSink(topic, broker.servers, key=KEY, upsert=True)))
 
-    def test_partitions_do_not_know_of_each_other(self, place: Place) -> None:
+    def test_partitions_are_independent(self, place: Place) -> None:
         """Their keys share the topic's partitions, where a reader waits for open transactions.
 
         A commit after an open transaction is stored, and becomes visible when that transaction

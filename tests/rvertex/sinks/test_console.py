@@ -18,7 +18,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_lines_of_json_without_a_terminal() -> None:
+def test_without_a_terminal_rows_are_json_lines() -> None:
     out = io.StringIO()
     ConsolePrinter(out)(0, TYPED)
     rows = [json.loads(line) for line in out.getvalue().splitlines()]
@@ -27,7 +27,7 @@ def test_lines_of_json_without_a_terminal() -> None:
     assert rows[0]["record"] == {"a": 1, "b": ["x", None]}
 
 
-def test_columns_in_a_terminal() -> None:
+def test_in_a_terminal_rows_are_columns() -> None:
     out = Terminal()
     show = ConsolePrinter(out)
     show(0, pa.RecordBatch.from_pydict({"k": ["JFK", "LGA"], "delay": [1, 22]}))
@@ -37,14 +37,14 @@ def test_columns_in_a_terminal() -> None:
     assert out.getvalue().endswith(f"\nk{' ' * 39}  delay\n{'x' * 39}…  4\n")
 
 
-def test_names_come_again() -> None:
+def test_the_header_is_repeated() -> None:
     out = Terminal()
     ConsolePrinter(out)(0, pa.RecordBatch.from_pydict({"n": range(HEADER_EVERY_ROWS + 1)}))
     lines = [line.strip() for line in out.getvalue().splitlines()]
     assert lines.count("n") == 2
 
 
-def test_nothing_of_a_value_moves_the_cursor() -> None:
+def test_values_cannot_move_the_cursor() -> None:
     out = Terminal()
     ConsolePrinter(out)(0, pa.RecordBatch.from_pydict({"text": ["a\x1b[2Jb\nc"]}))
     assert "\x1b" not in out.getvalue()

@@ -57,5 +57,5 @@ class TestContributed(Conformance):
     def test_frozen_within_a_commit(self, place: Place) -> None:
         """A writer that sleeps in a transaction locks the file; ``open`` of others waits."""
 
-    def test_every_type_comes_back(self, place: Place) -> None:
+    def test_every_type_is_read_back(self, place: Place) -> None:
         """SQLite has only five types."""

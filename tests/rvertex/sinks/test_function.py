@@ -78,7 +78,7 @@ def open_memory(store: BlobStore, function: Callable[..., Any]) -> FunctionDesti
     return FunctionDestination(function, "fn", DeliveryPlace("job", "d", 0, 1, SCHEMA, store))
 
 
-def test_a_call_has_a_number_and_rows() -> None:
+def test_a_call_gets_a_number_and_rows() -> None:
     calls: list[tuple[int, list[Row]]] = []
     called = open_memory(MemoryBlobs(), lambda seq, batch: calls.append((seq, batch.to_pylist())))
     called.open(1)
@@ -90,7 +90,7 @@ def test_a_call_has_a_number_and_rows() -> None:
     assert calls == [(0, expected(0, 6)), (7, expected(0, 9)[len(expected(0, 6)) :])]
 
 
-def test_a_call_that_failed_comes_again_as_it_was() -> None:
+def test_a_failed_call_is_repeated_unchanged() -> None:
     """A failed call is repeated with the same rows, however the next writer divides them."""
     calls: list[tuple[int, list[Row]]] = []
 
@@ -114,7 +114,7 @@ def test_a_call_that_failed_comes_again_as_it_was() -> None:
     assert len(calls) == 4
 
 
-def test_sleeping_before_its_call_it_finds_a_successor() -> None:
+def test_a_process_suspended_before_its_call_notices_its_successor() -> None:
     """The successor makes the same call, and so does the writer that wakes up during it."""
     calls: list[tuple[int, int]] = []
     sleeping, woken = threading.Event(), threading.Event()
@@ -147,7 +147,7 @@ def test_sleeping_before_its_call_it_finds_a_successor() -> None:
     deliver(successor, 0, 6, 7)
 
 
-def test_died_at_every_call() -> None:
+def test_a_crash_at_every_call() -> None:
     """Every received call has the rows that its number had before."""
     seen: dict[int, list[Row]] = {}
 
@@ -179,7 +179,7 @@ def test_died_at_every_call() -> None:
 
 @pytest.mark.parametrize(("first", "within"), [(2, 3), (3, 2)])
 @pytest.mark.parametrize("is_noted", [True, False])
-def test_two_open_at_once(first: int, within: int, is_noted: bool) -> None:
+def test_two_processes_open_at_once(first: int, within: int, is_noted: bool) -> None:
     """A writer opens during each call of another writer's ``open``."""
     alone = open_two(first, within, -1, is_noted=is_noted)
     assert alone > 6
@@ -188,7 +188,7 @@ def test_two_open_at_once(first: int, within: int, is_noted: bool) -> None:
 
 
 @pytest.mark.parametrize("is_opening", [True, False])
-def test_a_commit_meets_the_opening_of_a_successor(is_opening: bool) -> None:
+def test_a_commit_during_the_opening_of_a_successor(is_opening: bool) -> None:
     """Each during any call of the other; the successor divides the rows differently."""
     for at in range(10):  # more calls than either one makes
         seen: dict[int, list[Row]] = {}

@@ -74,7 +74,7 @@ def test_every_reader_sees_a_clean_table(tmp_path: Path) -> None:
     assert (table.num_rows, table.schema.remove_metadata()) == (rows, SCHEMA)
 
 
-def test_metadata_tells_who_wrote_a_file(tmp_path: Path) -> None:
+def test_metadata_names_the_writer_of_a_file(tmp_path: Path) -> None:
     writer = ParquetPlace(str(tmp_path)).destination(1)
     writer.open(3)
     deliver(writer, 1, 0, 4)
@@ -85,7 +85,7 @@ def test_metadata_tells_who_wrote_a_file(tmp_path: Path) -> None:
     assert f'"digest": "{progress(1, 4).digest.hex()}"' in told
 
 
-def test_a_note_goes_with_the_file_that_follows_it(tmp_path: Path) -> None:
+def test_a_note_is_stored_with_the_next_file(tmp_path: Path) -> None:
     writer = ParquetPlace(str(tmp_path)).destination(0)
     writer.open(1)
     for seq in (1, 4, 7):  # each time only a CTI, then rows
@@ -139,7 +139,7 @@ def rows_in(store: BlobStore) -> list[Row]:
     return found
 
 
-def test_rows_of_a_commit_that_are_encoded_on_the_way_are_all_in_its_file(
+def test_all_rows_encoded_before_a_commit_are_in_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rvertex.sinks.parquet.ROW_GROUP_ROWS", 3)
@@ -154,7 +154,7 @@ def test_rows_of_a_commit_that_are_encoded_on_the_way_are_all_in_its_file(
     writer.close()
 
 
-def test_died_at_every_call() -> None:
+def test_a_crash_at_every_call() -> None:
     """A writer dies at any store call, and its successor dies, too."""
     undisturbed = Life()
     life(CrashingBlobs(MemoryBlobs(), undisturbed), 1, [])
@@ -170,7 +170,7 @@ def test_died_at_every_call() -> None:
             assert rows_in(store) == expected(0, 14), (at, how, second, second_how)
 
 
-def test_after_a_failure_it_has_to_be_opened() -> None:
+def test_after_a_failure_the_delivery_must_be_opened_again() -> None:
     """After a failure a writer must be opened again: a commit would skip rows."""
 
     class Busy(MemoryBlobs):
@@ -193,7 +193,7 @@ def test_after_a_failure_it_has_to_be_opened() -> None:
     assert writer.open(1) is None
 
 
-def test_note_that_a_successor_reads() -> None:
+def test_a_note_is_read_by_a_successor() -> None:
     """A replaced writer leaves a note of CTIs; it is fenced, but the note is true."""
     store = MemoryBlobs()
     old, successor = open_memory(store), open_memory(store)
@@ -210,7 +210,7 @@ def test_note_that_a_successor_reads() -> None:
 
 
 @pytest.mark.slow
-def test_on_every_kind_of_store(shared_store: BlobStore) -> None:
+def test_delivery_to_every_kind_of_store(shared_store: BlobStore) -> None:
     first, second = open_memory(shared_store), open_memory(shared_store)
     first.open(1)
     deliver(first, 0, 0, 6)

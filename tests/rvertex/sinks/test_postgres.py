@@ -111,11 +111,11 @@ class TestUpsert(Conformance):
         sink = PostgresSink(postgres.dsn, f"{postgres_schema}.rows", "upsert", ("part", "n"))
         return PostgresPlace(sink, key=("part", "n"))
 
-    def test_every_type_comes_back(self, place: Place) -> None:
+    def test_every_type_is_read_back(self, place: Place) -> None:
         """An upsert needs a key that identifies a row, and these rows have none."""
 
 
-def test_last_row_of_a_key_wins(postgres: PostgresServer, postgres_schema: str) -> None:
+def test_the_last_row_of_a_key_wins(postgres: PostgresServer, postgres_schema: str) -> None:
     table = f"{postgres_schema}.latest"
     keyed = destination_of(postgres, table, KEYED, mode="upsert", key=("k",))
     keyed.open(1)
@@ -130,7 +130,7 @@ def test_last_row_of_a_key_wins(postgres: PostgresServer, postgres_schema: str) 
     keyed.close()
 
 
-def test_table_of_keys_alone(postgres: PostgresServer, postgres_schema: str) -> None:
+def test_a_table_with_only_key_columns(postgres: PostgresServer, postgres_schema: str) -> None:
     schema = pa.schema([("k", pa.string())])
     table = f"{postgres_schema}.seen"
     keyed = destination_of(postgres, table, schema, mode="upsert", key=("k",))
@@ -156,7 +156,7 @@ def test_names_are_quoted(postgres: PostgresServer, postgres_schema: str) -> Non
     assert postgres.query(f"SELECT * FROM {table}") == [(1, 2), (1, 3)]
 
 
-def test_table_that_is_there(postgres: PostgresServer, postgres_schema: str) -> None:
+def test_an_existing_table_is_used(postgres: PostgresServer, postgres_schema: str) -> None:
     """An existing table may have more columns, another order of columns, and wider types."""
     table = f"{postgres_schema}.there"
     postgres.query(
@@ -191,7 +191,7 @@ def test_table_that_is_there(postgres: PostgresServer, postgres_schema: str) -> 
         ("k text, v bigint", {"mode": "upsert", "key": ("k",)}, "needs a unique index on exactly"),
     ],
 )
-def test_table_that_does_not_fit(
+def test_an_existing_table_that_does_not_match_is_rejected(
     postgres: PostgresServer,
     postgres_schema: str,
     columns: str,
@@ -203,7 +203,7 @@ def test_table_that_does_not_fit(
         destination_of(postgres, f"{postgres_schema}.t", KEYED, **fields).open(1)
 
 
-def test_many_rows_are_sent_before_a_commit_and_seen_with_it(
+def test_many_rows_are_sent_before_a_commit_and_visible_after_it(
     postgres: PostgresServer, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many rows are sent before a commit, and become visible with the commit."""
@@ -219,9 +219,7 @@ def test_many_rows_are_sent_before_a_commit_and_seen_with_it(
     many.close()
 
 
-def test_what_is_refused_at_the_end_of_a_transaction_is_refused_for_good(
-    postgres: PostgresServer, postgres_schema: str
-) -> None:
+def test_an_error_at_commit_is_permanent(postgres: PostgresServer, postgres_schema: str) -> None:
     table = f"{postgres_schema}.deferred"
     unique = "k text UNIQUE DEFERRABLE INITIALLY DEFERRED"
     postgres.query(f"CREATE TABLE {table} ({unique}, v bigint)")
@@ -234,7 +232,7 @@ def test_what_is_refused_at_the_end_of_a_transaction_is_refused_for_good(
     refused.close()
 
 
-def test_a_process_that_has_the_number_of_an_older_writer_lives_on(
+def test_an_unrelated_process_with_the_pid_of_an_older_writer_survives(
     postgres: PostgresServer, postgres_schema: str
 ) -> None:
     """The server reuses pids; the recorded one belongs to a writer with another start time."""
@@ -251,7 +249,7 @@ def test_a_process_that_has_the_number_of_an_older_writer_lives_on(
     successor.close()
 
 
-def test_a_unique_index_of_some_rows_is_none(
+def test_a_partial_unique_index_does_not_count(
     postgres: PostgresServer, postgres_schema: str
 ) -> None:
     table = f"{postgres_schema}.partial"
@@ -261,20 +259,20 @@ def test_a_unique_index_of_some_rows_is_none(
         destination_of(postgres, table, KEYED, mode="upsert", key=("k",)).open(1)
 
 
-def test_missing_schema(postgres: PostgresServer) -> None:
+def test_a_missing_schema_is_an_error(postgres: PostgresServer) -> None:
     refused = 'schema "nowhere" does not exist.*create the schema'
     with pytest.raises(DestinationRefusedError, match=refused):
         destination_of(postgres, "nowhere.t", KEYED).open(1)
 
 
-def test_numbers_need_their_digits() -> None:
+def test_numbers_keep_their_digits() -> None:
     (column,) = columns_of("t", pa.schema([("x", pa.decimal128(10, 2))]))
     fit = {"numeric": True, "numeric(10,2)": True, "numeric(12,4)": True, "numeric(12,5)": False}
     fit |= {"numeric(10,1)": False, "text": False}
     assert {kind: column.fits(kind) for kind in fit} == fit
 
 
-def test_secrets_stand_in_the_environment(
+def test_secrets_come_from_the_environment(
     postgres: PostgresServer, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = PostgresSink("env:ORDERS_DB", f"{postgres_schema}.t")
@@ -294,7 +292,7 @@ def test_secrets_stand_in_the_environment(
 
 
 @pytest.mark.slow
-def test_one_that_sleeps_before_its_end_of_a_transaction_holds_nobody_up(
+def test_a_process_suspended_before_its_commit_delays_nobody(
     postgres: PostgresServer, postgres_schema: str
 ) -> None:
     """A writer sleeps within its transaction; its successor does not wait for its lock."""
@@ -313,7 +311,7 @@ def test_one_that_sleeps_before_its_end_of_a_transaction_holds_nobody_up(
     successor.close()
 
 
-def test_ended_connection_is_an_operating_error(
+def test_an_ended_connection_is_an_operating_error(
     postgres: PostgresServer, postgres_schema: str
 ) -> None:
     """Close the connection, like a restart of the server, an idle limit or an operator."""
@@ -334,7 +332,7 @@ def test_ended_connection_is_an_operating_error(
     assert postgres.query(f"SELECT v FROM {postgres_schema}.t") == [(1,)]
 
 
-def test_server_that_does_not_answer(
+def test_a_server_without_a_response(
     postgres: PostgresServer, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each wait has a limit; once the server continues, so does the delivery."""
@@ -358,7 +356,7 @@ def test_server_that_does_not_answer(
 
 
 @pytest.mark.parametrize("is_answer", [False, True], ids=["question", "answer"])
-def test_line_is_cut_in_a_commit(
+def test_the_connection_breaks_during_a_commit(
     postgres: PostgresServer, postgres_schema: str, is_answer: bool
 ) -> None:
     """The connection breaks during a commit; reopening shows whether it took effect."""
@@ -384,7 +382,7 @@ def test_line_is_cut_in_a_commit(
 
 
 @pytest.mark.slow
-def test_server_is_killed_on_the_way() -> None:
+def test_the_server_is_killed_during_a_delivery() -> None:
     """SIGKILL of the postmaster at any moment; the delivery continues when the server is back."""
     server, dice, kills = PostgresServer(), random.Random(3), 0
     place = PostgresPlace(PostgresSink(server.dsn, "rows"))

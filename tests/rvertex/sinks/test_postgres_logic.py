@@ -75,8 +75,8 @@ class _Here(Conformance):
     test_frozen_between_calls: ClassVar[None] = None  # type: ignore[assignment]
     test_frozen_within_a_commit: ClassVar[None] = None  # type: ignore[assignment]
     test_large_and_many: ClassVar[None] = None  # type: ignore[assignment]
-    test_every_type_comes_back: ClassVar[None] = None  # type: ignore[assignment]
-    test_refused_types_are_named: ClassVar[None] = None  # type: ignore[assignment]
+    test_every_type_is_read_back: ClassVar[None] = None  # type: ignore[assignment]
+    test_rejected_types_are_named: ClassVar[None] = None  # type: ignore[assignment]
 
 
 class TestAppend(_Here):
@@ -101,7 +101,7 @@ MODES = pytest.mark.parametrize(
 @MODES
 @pytest.mark.parametrize("epoch", [1, 2])
 @pytest.mark.parametrize("has_sent", [False, True])
-def test_a_connection_that_was_not_ended_moves_nothing_once_another_has_taken_over(
+def test_an_old_connection_cannot_move_the_progress_after_a_takeover(
     sink: PostgresSink, epoch: int, has_sent: bool, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An old connection changes nothing after a handle was opened again, even in the same epoch."""
@@ -122,7 +122,7 @@ def test_a_connection_that_was_not_ended_moves_nothing_once_another_has_taken_ov
     successor.close()
 
 
-def test_a_successor_ends_the_connection_of_its_predecessor_and_no_other(server: Server) -> None:
+def test_a_successor_ends_only_the_connection_of_its_predecessor(server: Server) -> None:
     """The old backend may hold a lock while it sleeps.
 
     Its pid may now belong to another backend.
@@ -140,7 +140,7 @@ def test_a_successor_ends_the_connection_of_its_predecessor_and_no_other(server:
     other.close()
 
 
-def test_progress_moves_for_the_epoch_that_has_it(server: Server) -> None:
+def test_progress_moves_only_for_its_epoch(server: Server) -> None:
     place = LocalPlace(server, PostgresSink("dsn", "rows"))
     writer = place.destination(0)
     writer.open(2)
@@ -150,7 +150,7 @@ def test_progress_moves_for_the_epoch_that_has_it(server: Server) -> None:
 
 
 @MODES
-def test_an_older_epoch_is_refused_though_it_saw_no_successor(
+def test_an_older_epoch_is_rejected_even_if_it_saw_no_successor(
     sink: PostgresSink, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another writer takes over between this writer's check and its update."""
@@ -169,9 +169,7 @@ def test_an_older_epoch_is_refused_though_it_saw_no_successor(
 @pytest.mark.parametrize(
     ("state", "meaning"), [("", DeliveryUnknownError), ("23505", RowsRefusedError)]
 )
-def test_what_an_end_of_a_transaction_is_answered_with(
-    state: str, meaning: type[Exception], server: Server
-) -> None:
+def test_responses_to_a_commit(state: str, meaning: type[Exception], server: Server) -> None:
     place = LocalPlace(server, PostgresSink("dsn", "rows"))
     lost = place.destination(0)
     lost.open(1)
@@ -191,7 +189,7 @@ def test_what_an_end_of_a_transaction_is_answered_with(
     lost.close()
 
 
-def test_rows_that_are_refused_are_those_since_the_last_commit(server: Server) -> None:
+def test_rejected_rows_are_those_since_the_last_commit(server: Server) -> None:
     refused = LocalPlace(server, PostgresSink("dsn", "rows")).destination(0)
     refused.open(1)
     refused.write(items(0, 0, 4))
@@ -217,7 +215,7 @@ def test_the_last_row_of_a_key_wins(server: Server) -> None:
     keyed.close()
 
 
-def test_a_table_that_is_gone_is_not_made_anew(server: Server) -> None:
+def test_a_dropped_table_is_not_created_again(server: Server) -> None:
     """A new table would lack the rows already delivered."""
     place = LocalPlace(server, PostgresSink("dsn", "rows"))
     for partition in (0, 1):
@@ -236,7 +234,7 @@ def test_a_table_that_is_gone_is_not_made_anew(server: Server) -> None:
             place.destination(partition).open(3)
 
 
-def test_a_server_that_does_not_answer_gets_a_new_connection(
+def test_a_server_without_a_response_gets_a_new_connection(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The old connection is not closed properly: a call is still pending on it."""
@@ -254,7 +252,7 @@ def test_a_server_that_does_not_answer_gets_a_new_connection(
     assert (asked, writer._connection) == ([], None)
 
 
-def test_rows_are_sent_when_they_are_many_and_not_before(
+def test_rows_are_sent_only_when_there_are_many(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = LocalPlace(server, PostgresSink("dsn", "rows")).destination(0)
@@ -270,7 +268,7 @@ def test_rows_are_sent_when_they_are_many_and_not_before(
 
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])
 @pytest.mark.parametrize("sign", ["", "u"])
-def test_a_column_of_whole_numbers_holds_all_of_them(bits: int, sign: str) -> None:
+def test_a_column_of_integers_fits_all_of_them(bits: int, sign: str) -> None:
     kind = pa.type_for_alias(f"{sign}int{bits}")
     limits = np.iinfo(f"{sign}int{bits}")
     ends = pa.array([int(limits.min), int(limits.max)], kind)
@@ -289,7 +287,7 @@ LIVING = pa.schema(
     ("deletes", "commits"),
     [("delete", [6]), ("mark", [2, 6]), ("mark", [6]), ("ignore", [6])],
 )
-def test_a_row_that_begins_and_ends_in_one_commit(
+def test_a_row_that_starts_and_ends_in_one_commit(
     deletes: Deletes, commits: list[int], server: Server
 ) -> None:
     """The row that ends is the one that started, whatever its end; its key may start again."""
@@ -317,7 +315,7 @@ def test_a_row_that_begins_and_ends_in_one_commit(
     writer.close()
 
 
-def test_the_message_of_the_server_comes_without_the_statement() -> None:
+def test_messages_of_the_server_omit_the_statement() -> None:
     error = RuntimeError(
         "UNAUTHORIZED: [libpq] Failed to execute query 'INSERT INTO \"t\" VALUES (''a'')\n': "
         "ERROR:  permission denied for table t\n. SQLSTATE: 42501"

@@ -60,7 +60,7 @@ def delivery_of(server: PostgresServer, table: str, **changed: str) -> Destinati
     return destination(PostgresSink(dsn, table), DeliveryPlace("job", "d", 0, 1, KEYED))
 
 
-def test_classes_that_pass_and_those_that_do_not() -> None:
+def test_temporary_and_permanent_error_classes() -> None:
     assert [state for state in ("53100", "53300", "57P01", "57014", "40001", "08006", "25006", "")
             if refusal_of(state)] == []  # fmt: skip
     assert [state for state in ("55P03", "55006") if refusal_of(state)] == []
@@ -84,7 +84,9 @@ def test_classes_that_pass_and_those_that_do_not() -> None:
         ({"nonsense": "1"}, "the connection string cannot be read"),
     ],
 )
-def test_login_that_is_refused(own: PostgresServer, changed: dict[str, str], reason: str) -> None:
+def test_a_login_that_is_rejected(
+    own: PostgresServer, changed: dict[str, str], reason: str
+) -> None:
     with pytest.raises(DestinationRefusedError, match=f"{reason}.*correct the user") as found:
         delivery_of(own, "t", **changed).open(1)
     assert "wrong" not in str(found.value)
@@ -94,13 +96,13 @@ def test_login_that_is_refused(own: PostgresServer, changed: dict[str, str], rea
 @pytest.mark.parametrize(
     "changed", [{"dbname": "closed"}, {"port": "1"}, {"host": "nohost.invalid"}]
 )
-def test_server_that_is_away_is_tried_again(own: PostgresServer, changed: dict[str, str]) -> None:
+def test_an_unreachable_server_is_tried_again(own: PostgresServer, changed: dict[str, str]) -> None:
     with pytest.raises(DestinationError):
         delivery_of(own, "t", **changed).open(1)
 
 
 @pytest.mark.slow
-def test_user_without_permission(own: PostgresServer) -> None:
+def test_a_user_without_permission(own: PostgresServer) -> None:
     """A user lacks the permission to create tables, then to insert, then to add columns."""
     weak = {"user": "weak", "password": "right"}
     with pytest.raises(DestinationRefusedError, match=r"permission denied.*grant the user"):
@@ -123,7 +125,7 @@ def test_user_without_permission(own: PostgresServer) -> None:
 
 
 @pytest.mark.slow
-def test_column_that_a_begun_delivery_adds(own: PostgresServer) -> None:
+def test_a_column_that_is_added_to_a_started_delivery(own: PostgresServer) -> None:
     """A changed query adds a column to its table, which the role must own."""
     weak = {"user": "weak", "password": "right"}
     own.query("DROP TABLE IF EXISTS streamscope_deliveries")
@@ -162,7 +164,7 @@ def test_column_that_a_begun_delivery_adds(own: PostgresServer) -> None:
         ("k text, v bigint", {"k": ["a\0b"], "v": [1]}, "0x00"),
     ],
 )
-def test_row_that_the_table_does_not_take(
+def test_a_row_that_the_table_rejects(
     postgres: PostgresServer, postgres_schema: str, made: str, row: dict[str, Any], reason: str
 ) -> None:
     table = f"{postgres_schema}.strict"
@@ -177,7 +179,7 @@ def test_row_that_the_table_does_not_take(
 
 
 @pytest.mark.slow
-def test_row_that_a_trigger_refuses(postgres: PostgresServer, postgres_schema: str) -> None:
+def test_a_row_that_a_trigger_rejects(postgres: PostgresServer, postgres_schema: str) -> None:
     table, function = f"{postgres_schema}.guarded", f"{postgres_schema}.refuse"
     postgres.query(f"CREATE TABLE {table} (k text, v bigint)")
     body = "BEGIN RAISE EXCEPTION 'not today'; END"
@@ -195,7 +197,7 @@ def test_row_that_a_trigger_refuses(postgres: PostgresServer, postgres_schema: s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fields", [{}, {"mode": "upsert", "key": ("k",)}], ids=["append", "key"])
-def test_table_that_is_dropped_on_the_way(
+def test_a_table_that_is_dropped_during_a_delivery(
     postgres: PostgresServer, postgres_schema: str, fields: dict[str, Any]
 ) -> None:
     """A table that was dropped is not created again: the delivered rows would be missing."""
@@ -219,7 +221,7 @@ def test_table_that_is_dropped_on_the_way(
 
 
 @pytest.mark.slow
-def test_lock_that_somebody_holds_passes(
+def test_a_lock_of_another_session_is_retried(
     postgres: PostgresServer, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = f"{postgres_schema}.locked"
@@ -269,18 +271,18 @@ LONG = "orders_of_the_northern_and_southern_regions_by_hour_and_customer_"
         ("streamscope_stage", "used by the delivery itself"),
     ],
 )
-def test_name_of_a_table_that_would_be_another(table: str, reason: str) -> None:
+def test_a_table_name_that_would_be_cut_is_rejected(table: str, reason: str) -> None:
     with pytest.raises(InvalidSinkError, match=reason):
         PostgresSink("host=x", table).check(KEYED)
 
 
-def test_names_of_63_bytes_are_taken() -> None:
+def test_names_of_63_bytes_are_accepted() -> None:
     for table in (LONG[:63], f"s.{LONG[:63]}", f'"{LONG[:62]}."', "ä" * 31):
         PostgresSink("host=x", table).check(KEYED)
 
 
 @pytest.mark.parametrize("column", [LONG, "ä" * 32, "ctid", "xmin", "streamscope_seq", "a\0", ""])
-def test_name_of_a_column_is_refused_when_the_query_is_planned(column: str) -> None:
+def test_an_invalid_column_name_is_rejected_at_planning(column: str) -> None:
     with pytest.raises(DestinationSchemaError, match="rename it"):
         PostgresSink("host=x", "t").check(pa.schema([(column, pa.int64())]))
     assert issubclass(DestinationSchemaError, UsageError)

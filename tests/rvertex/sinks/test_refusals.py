@@ -66,7 +66,7 @@ def commit(function: Callable[[int, pa.RecordBatch], None]) -> None:
         *((status, "") for status in (408, 409, 425, 429, 500, 502, 503)),
     ],
 )
-def test_answers_over_http(url: str, status: int, advice: str) -> None:
+def test_http_responses(url: str, status: int, advice: str) -> None:
     def post(first_seq: int, batch: pa.RecordBatch) -> None:
         urllib.request.urlopen(f"{url}/{status}", data=b"rows", timeout=10).close()
 
@@ -76,7 +76,7 @@ def test_answers_over_http(url: str, status: int, advice: str) -> None:
         commit(post)
 
 
-def test_answers_as_other_clients_raise_them() -> None:
+def test_errors_of_other_clients() -> None:
     class Response:
         status_code = 413
 
@@ -100,7 +100,9 @@ def test_answers_as_other_clients_raise_them() -> None:
         (SystemExit(3), False),
     ],
 )
-def test_mistakes_of_a_function_are_not_tried_again(error: BaseException, is_refused: bool) -> None:
+def test_programming_errors_of_a_function_are_not_retried(
+    error: BaseException, is_refused: bool
+) -> None:
     def fail(first_seq: int, batch: pa.RecordBatch) -> None:
         raise error
 
@@ -120,7 +122,7 @@ def test_mistakes_of_a_function_are_not_tried_again(error: BaseException, is_ref
         (RuntimeError("busy"), False),
     ],
 )
-def test_rows_that_a_function_refuses(error: Exception, is_of_rows: bool) -> None:
+def test_rows_that_a_function_rejects(error: Exception, is_of_rows: bool) -> None:
     def refuse(first_seq: int, batch: pa.RecordBatch) -> None:
         raise error
 
@@ -128,7 +130,7 @@ def test_rows_that_a_function_refuses(error: Exception, is_of_rows: bool) -> Non
         commit(refuse)
 
 
-def test_refused_call_is_not_made_again_and_its_rows_follow_in_other_calls() -> None:
+def test_a_rejected_call_is_not_repeated_and_its_rows_follow_in_other_calls() -> None:
     """A rejected call is never repeated, not even by a successor; its rows are in later calls."""
     calls: list[tuple[int, list[int]]] = []
 
@@ -161,14 +163,14 @@ def test_refused_call_is_not_made_again_and_its_rows_follow_in_other_calls() -> 
     assert successor.open(2) == progress(0, 6)
 
 
-def test_file_where_the_folder_belongs(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     place = DeliveryPlace("job", "d", 0, 1, SCHEMA)
     with pytest.raises(DestinationRefusedError, match=r"NotADirectory.*correct the path"):
         destination(ParquetSink(str(tmp_path / "taken" / "t")), place).open(1)
 
 
-def test_long_names_of_deliveries_have_folders_of_their_own(tmp_path: Path) -> None:
+def test_deliveries_with_long_names_have_separate_folders(tmp_path: Path) -> None:
     """A topic name of 249 characters is too long for a file name."""
     names = ["kafka:" + "x" * 249, "kafka:" + "x" * 248 + "y", "ü" * 100, "short", "a/b"]
     folders = {folder_name(name) for name in names}

@@ -99,7 +99,7 @@ def read(partition: SourcePartition, first_row: int = 0, rows_max: int = 1 << 20
 @pytest.mark.parametrize(("format", "kinds"), [("csv", CSV), ("json", JSON)])
 @examples(15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_bad_rows_stand_in_their_places_however_a_file_is_read(
+def test_bad_rows_have_their_positions_for_any_block_size(
     format: str,
     kinds: dict[bytes, Any],
     data: st.DataObject,
@@ -132,7 +132,7 @@ def test_bad_rows_stand_in_their_places_however_a_file_is_read(
 @pytest.mark.parametrize(("format", "kinds"), [("csv", CSV), ("json", JSON)])
 @examples(15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_a_file_that_is_split_gives_the_same_rows_and_places(
+def test_a_divided_file_has_the_same_rows_and_positions(
     format: str, kinds: dict[bytes, Any], data: st.DataObject, tmp_path: Path
 ) -> None:
     """A file that is split among readers has the same rows and row numbers."""
@@ -156,7 +156,7 @@ def test_a_file_that_is_split_gives_the_same_rows_and_places(
 
 
 @pytest.mark.parametrize("format", ["csv", "json"])
-def test_a_large_file_is_split(
+def test_a_large_file_is_divided(
     format: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ranges, "UNIT_BYTES", 1_000)
@@ -174,7 +174,7 @@ def test_a_large_file_is_split(
 
 
 @pytest.mark.parametrize(("format", "kinds"), [("csv", CSV), ("json", JSON)])
-def test_each_bad_row_alone_is_an_error_that_says_what_to_do(
+def test_each_kind_of_bad_row_is_an_error_with_a_remedy(
     format: str, kinds: dict[bytes, Any], tmp_path: Path
 ) -> None:
     good = next(iter(kinds))
@@ -189,9 +189,7 @@ def test_each_bad_row_alone_is_an_error_that_says_what_to_do(
 
 @pytest.mark.parametrize("rows_max", [1, 2, 9])
 @pytest.mark.parametrize("format", ["csv", "json"])
-def test_a_null_in_a_column_that_has_to_have_values_is_bad(
-    format: str, rows_max: int, tmp_path: Path
-) -> None:
+def test_a_null_in_a_not_null_column_is_bad(format: str, rows_max: int, tmp_path: Path) -> None:
     rows = {"csv": [b"1,a,1", b"2,,2", b"3,c,"], "json": [b'{"time": 1, "k": "a", "x": 1}']}
     rows["json"] += [b'{"time": 2, "x": 2}', b'{"time": 3, "k": "c"}']
     path = tmp_path / f"a.{format}"
@@ -204,7 +202,7 @@ def test_a_null_in_a_column_that_has_to_have_values_is_bad(
     assert found[1]["reason"] == "null, and the column is NOT NULL"
 
 
-def test_values_of_parquet_that_are_not_of_the_type_asked_for(tmp_path: Path) -> None:
+def test_parquet_values_that_do_not_have_the_declared_type(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     xs = ["1", "z", "0.5", "q", None]
     table = pa.table({"time": [1, 2, None, 4, 5], "k": ["a"] * 5, "x": xs})
@@ -220,7 +218,7 @@ def test_values_of_parquet_that_are_not_of_the_type_asked_for(tmp_path: Path) ->
     ]
 
 
-def test_bad_lines_do_not_decide_the_types(tmp_path: Path) -> None:
+def test_bad_lines_do_not_affect_the_types(tmp_path: Path) -> None:
     lines = [b'{"t": 1, "x": 1}', b"{", b'{"t": 2, "x": "a"}', b'{"t": 3, "y": 0.5}']
     (tmp_path / "a.json").write_bytes(b"\n".join(lines) + b"\n")
     found = infer_schema(Json(), str(tmp_path / "a.json"))
@@ -230,7 +228,7 @@ def test_bad_lines_do_not_decide_the_types(tmp_path: Path) -> None:
     assert found == pa.schema([("t", pa.int64()), ("x", pa.float64())])
 
 
-def test_a_last_line_without_its_end_is_looked_at_for_types(tmp_path: Path) -> None:
+def test_a_last_line_without_a_line_end_counts_for_types(tmp_path: Path) -> None:
     """A file with one row has no second row."""
     cases = {
         b"t,x\n1,2": [pa.int64(), pa.int64()],
@@ -249,7 +247,7 @@ def test_a_last_line_without_its_end_is_looked_at_for_types(tmp_path: Path) -> N
     ("format", "row", "cut"),
     [("csv", b"noon,a,1", csv_rows.cut_rows), ("json", b"null", json_lines._line_places)],
 )
-def test_a_piece_is_cut_into_rows_once_however_many_are_bad(
+def test_a_block_is_divided_into_rows_once_for_any_number_of_bad_ones(
     format: str, row: bytes, cut: Callable[..., Any], tmp_path: Path
 ) -> None:
     path, calls = tmp_path / "a", []
@@ -271,9 +269,7 @@ def test_a_piece_is_cut_into_rows_once_however_many_are_bad(
 
 @examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_a_source_gives_the_same_wherever_it_is_cut_and_restored(
-    data: st.DataObject, tmp_path: Path
-) -> None:
+def test_batches_and_restores_do_not_change_a_source(data: st.DataObject, tmp_path: Path) -> None:
     rows = data.draw(st.lists(st.sampled_from(list(JSON)), min_size=1, max_size=12))
     path = tmp_path / "a.json"
     write("json", path, rows)
@@ -287,7 +283,7 @@ def test_a_source_gives_the_same_wherever_it_is_cut_and_restored(
     assert whole[4] == len(whole[3]) == len(rows) - good
 
 
-def test_a_source_that_replays_has_counted_the_bad_rows_before(tmp_path: Path) -> None:
+def test_a_replayed_source_has_already_counted_earlier_bad_rows(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     good, bad = b'{"time": 1, "k": "a", "x": 0.5}', b"null"
     write("json", path, [bad, good, bad, good])
@@ -303,7 +299,7 @@ def test_a_source_that_replays_has_counted_the_bad_rows_before(tmp_path: Path) -
 
 @examples(15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_a_source_whose_times_are_known_gives_the_same_wherever_it_is_cut(
+def test_batches_and_restores_do_not_change_a_source_with_known_times(
     data: st.DataObject, tmp_path: Path
 ) -> None:
     """The frontier that a dead letter records may differ between two bad rows."""
@@ -368,7 +364,7 @@ def restored(source: SourceInput, partition: SourcePartition, sides: list[str]) 
     return again
 
 
-def test_dead_letters_have_one_form() -> None:
+def test_dead_letters_have_one_schema() -> None:
     assert dead_letter_payload().names == [*DEAD.names, "_frontier"]
     assert late_payload(COLUMNS).names[-1] == "_frontier"
 
@@ -387,7 +383,7 @@ ZONES = {
 @pytest.mark.parametrize("zone", ["UTC", None])
 @examples(15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_times_of_a_column_may_name_a_zone_or_not(
+def test_times_in_a_column_may_have_a_zone_or_not(
     zone: str | None, data: st.DataObject, tmp_path: Path
 ) -> None:
     rows = data.draw(st.lists(st.sampled_from(list(ZONES)), min_size=1, max_size=8))
@@ -409,7 +405,7 @@ def test_times_of_a_column_may_name_a_zone_or_not(
     assert found == [ZONES[raw] for raw in rows]
 
 
-def test_a_time_that_an_expression_does_not_give_is_a_bad_row(tmp_path: Path) -> None:
+def test_a_row_without_a_computed_time_is_bad(tmp_path: Path) -> None:
     """Such a row does not end the job if ``on_bad_row`` allows it, as it did before."""
     (tmp_path / "x.csv").write_text("t,k\n01.02.2026,a\nx.y,b\n03.02.2026,c\n")
     time_of = col("t").str.to_timestamp("%d.%m.%Y")

@@ -36,7 +36,7 @@ def write_twice(path: Path, format: Format) -> None:
 
 
 @pytest.mark.parametrize("format", ["parquet", "csv"])
-def test_a_column_twice_in_a_later_file_is_refused(tmp_path: Path, format: Format) -> None:
+def test_a_duplicate_column_in_a_later_file_is_rejected(tmp_path: Path, format: Format) -> None:
     first = {"time": [1], "k": ["a"], "x": [0.5]}
     if format == "csv":
         (tmp_path / "a.csv").write_text("time,k,x\n1,a,0.5\n")
@@ -50,7 +50,7 @@ def test_a_column_twice_in_a_later_file_is_refused(tmp_path: Path, format: Forma
         read_rows(only_partition(spec))
 
 
-def test_a_field_twice_in_a_struct_is_refused(tmp_path: Path) -> None:
+def test_a_duplicate_field_in_a_struct_is_rejected(tmp_path: Path) -> None:
     struct = pa.struct([("x", pa.int64()), ("x", pa.int64())])
     row = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], fields=list(struct))
     pq.write_table(pa.table({"time": [1], "s": row}), tmp_path / "a.parquet")
@@ -59,7 +59,7 @@ def test_a_field_twice_in_a_struct_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("struct_first", [True, False])
-def test_a_column_with_a_dot_beside_a_struct_with_that_field(
+def test_a_column_with_a_dot_and_a_struct_with_that_field(
     tmp_path: Path, struct_first: bool
 ) -> None:
     """Arrow reads both columns if this name is requested; only one of them is wanted."""
@@ -84,13 +84,13 @@ def test_a_column_with_a_dot_beside_a_struct_with_that_field(
         ('{"time": 2, "k": "b", "x": 1.5, "\\u006b": "c"}', r"the key 'k' occurs more"),
     ],
 )
-def test_a_json_key_twice_is_told_as_that(tmp_path: Path, line: str, told: str) -> None:
+def test_a_duplicate_json_key_is_reported_as_such(tmp_path: Path, line: str, told: str) -> None:
     (tmp_path / "a.json").write_text('{"time": 1, "k": "a", "x": 0.5}\n' + line + "\n")
     with pytest.raises(SourceRowError, match=told):
         read_rows(only_partition(make_spec("json", tmp_path)))
 
 
-def test_fields_of_structs_that_only_later_files_have_are_named(tmp_path: Path) -> None:
+def test_struct_fields_that_only_later_files_have_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"time": 1, "s": {"x": 1}, "l": [{"y": 1}]}\n')
     (tmp_path / "b.json").write_text('{"time": 2, "s": {"x": 1, "z": 2}, "l": [{"w": 1}]}\n')
     found = infer_schema(Json(), str(tmp_path))

@@ -106,7 +106,7 @@ def reordered(
 
 @examples(50)
 @given(units_of_times, cuts, cuts)
-def test_no_row_is_late_and_all_leave_in_order(
+def test_no_row_is_late_and_all_are_emitted_in_order(
     units: list[list[int]], batches: list[int], sizes: list[int]
 ) -> None:
     times = [looked_at(unit, batches) for unit in units]
@@ -131,7 +131,7 @@ def test_no_row_is_late_and_all_leave_in_order(
 
 
 @given(units_of_times)
-def test_the_frontier_is_told_where_the_delay_says_less(units: list[list[int]]) -> None:
+def test_the_frontier_is_ahead_where_the_delay_would_be_too_short(units: list[list[int]]) -> None:
     times = [looked_at(unit, [5]) for unit in units]
     vs = [time for unit in units for time in unit]
     delay_us = delay_needed(times)
@@ -146,7 +146,7 @@ def test_the_frontier_is_told_where_the_delay_says_less(units: list[list[int]]) 
     assert found == expected
 
 
-def test_one_row_that_is_very_late_holds_back_only_what_precedes_it(
+def test_one_very_late_row_delays_only_earlier_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(disorder, "GAIN_MIN", 1.5)
@@ -180,7 +180,7 @@ def test_times_at_the_ends_of_the_axis() -> None:
     assert run.events.column(VS).to_pylist() == [MIN_TIME, MIN_TIME + 5, MIN_TIME + 9]
 
 
-def test_bad_rows_at_the_end_say_nothing_of_the_end_of_time() -> None:
+def test_bad_rows_at_the_end_do_not_affect_the_end_of_time() -> None:
     times = TimesSoFar()
     vs = np.array([30, 1, 2, 3, 4, 5, 6, 7, *[0] * 8])
     times.add(vs, pa.array([False] * 8 + [True] * 8))
@@ -196,7 +196,7 @@ def test_bad_rows_at_the_end_say_nothing_of_the_end_of_time() -> None:
     cuts,
     st.booleans(),
 )
-def test_bad_rows_have_no_times_however_they_are_cut(
+def test_bad_rows_have_no_times_for_any_batch_boundaries(
     rows: list[tuple[int, bool]], sizes: list[int], tells_all: bool
 ) -> None:
     """``tells_all``: a batch without bad rows also marks each row as good."""

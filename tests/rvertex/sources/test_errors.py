@@ -57,7 +57,7 @@ def test_a_bad_row_is_named(
     assert f"data row {row} (line {line}), counted from 1" in str(error)
 
 
-def test_a_row_of_another_shape_that_is_not_utf_8_leaves_the_types_as_they_are(
+def test_a_row_with_other_fields_that_is_not_utf_8_does_not_affect_types(
     tmp_path: Path,
 ) -> None:
     """Arrow passes such a row to Python as text, which failed for bytes that are not UTF-8."""
@@ -69,7 +69,7 @@ def test_a_row_of_another_shape_that_is_not_utf_8_leaves_the_types_as_they_are(
 
 @pytest.mark.parametrize("place", range(7))
 @pytest.mark.parametrize("format", ["csv", "json", "parquet"])
-def test_a_bad_row_is_found_wherever_it_stands(tmp_path: Path, format: Format, place: int) -> None:
+def test_a_bad_row_is_found_at_any_position(tmp_path: Path, format: Format, place: int) -> None:
     """The first of two bad rows is named; its value does not fit the plan's type."""
     path = tmp_path / f"a.{format}"
     values = [row + 0.5 if row in (place, 6) else float(row) for row in range(7)]
@@ -88,7 +88,7 @@ def test_a_bad_row_is_found_wherever_it_stands(tmp_path: Path, format: Format, p
 
 
 @pytest.mark.parametrize("nulls", ["", "n/a"])
-def test_an_empty_field_where_null_values_do_not_name_it(tmp_path: Path, nulls: str) -> None:
+def test_an_empty_field_without_an_entry_in_null_values(tmp_path: Path, nulls: str) -> None:
     path = tmp_path / "a.csv"
     path.write_text("time,k,x\n1,a,\n")
     spec = make_spec("csv", path, null_values=nulls.split(","))
@@ -99,7 +99,7 @@ def test_an_empty_field_where_null_values_do_not_name_it(tmp_path: Path, nulls: 
         assert 'not of type double, and null_values= does not name ""' in str(error)
 
 
-def test_rows_are_counted_over_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_numbered_across_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_lines, "CHUNK_BYTES", 64)
     path = tmp_path / "a.json"
     lines = [f'{{"time": {i}}}' for i in range(100)]
@@ -120,7 +120,7 @@ def test_a_bad_time_string(tmp_path: Path) -> None:
     assert 'vs=col("at").str.to_timestamp("%d.%m.%Y"), in SQL TO_TIMESTAMP(at, ' in str(error)
 
 
-def test_a_number_in_a_column_of_times_that_is_text(tmp_path: Path) -> None:
+def test_a_number_in_a_text_column_of_times(tmp_path: Path) -> None:
     columns = pa.schema([("at", pa.string())])
     path = tmp_path / "a.csv"
     path.write_text("at\n5\nTotal\n")
@@ -137,7 +137,7 @@ def test_json_that_is_not_in_lines(text: str, tmp_path: Path) -> None:
         infer_schema(Json(), str(tmp_path / "a.json"))
 
 
-def test_null_time_in_parquet_counts_over_row_groups(tmp_path: Path) -> None:
+def test_a_null_time_in_parquet_is_numbered_across_row_groups(tmp_path: Path) -> None:
     rows = [{"time": None if i == 17 else i, "k": "a", "x": 0.0} for i in range(20)]
     path = tmp_path / "a.parquet"
     pq.write_table(pa.Table.from_pylist(rows, COLUMNS), path, row_group_size=5)
@@ -223,7 +223,7 @@ def test_text_that_is_not_utf8(tmp_path: Path) -> None:
     assert (error.row, error.line, error.column) == (2, 2, "line")
 
 
-def test_a_path_that_names_nothing(tmp_path: Path) -> None:
+def test_a_path_without_files(tmp_path: Path) -> None:
     with pytest.raises(errors.SourceNotFoundError, match="No such file"):
         discover(make_spec("csv", tmp_path / "absent.csv"))
     with pytest.raises(errors.SourceNotFoundError, match="no non-empty csv file matches"):
@@ -233,7 +233,7 @@ def test_a_path_that_names_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format", ["parquet", "csv", "json", "text"])
-def test_a_file_that_vanishes_and_comes_back(tmp_path: Path, format: Format) -> None:
+def test_a_file_that_is_missing_for_a_while(tmp_path: Path, format: Format) -> None:
     columns = COLUMNS if format != "text" else pa.schema([("line", pa.string())])
     vs = None if format == "text" else "time"
     for name in ("a", "b"):
@@ -267,7 +267,7 @@ def test_a_file_that_changed_since_discovery(tmp_path: Path) -> None:
         read_rows(lines)
 
 
-def test_a_column_twice(tmp_path: Path) -> None:
+def test_a_duplicate_column(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("a,a\n1,2\n")
     with pytest.raises(errors.SourceSchemaError, match="more than once"):
@@ -292,7 +292,7 @@ def _write_good(path: Path, format: Format) -> None:
         path.write_text("a\nb\nc\n")
 
 
-def test_a_file_that_is_not_text_is_told_in_printable_words(tmp_path: Path) -> None:
+def test_a_binary_file_is_reported_with_printable_text(tmp_path: Path) -> None:
     path = tmp_path / "events.csv"
     path.write_bytes(b"PAR1,k\n1,a\n\x00\x07\x1b[2J,b,2,3\r\n")
     columns = infer_schema(Csv(), str(path))
@@ -316,5 +316,5 @@ def test_a_file_that_is_not_text_is_told_in_printable_words(tmp_path: Path) -> N
         (b'{"a": 1}\n7', None),
     ],
 )
-def test_lines_that_are_laid_out_as_objects(text: bytes, lines: int | None) -> None:
+def test_objects_over_several_lines(text: bytes, lines: int | None) -> None:
     assert json_lines.object_lines(text) == lines

@@ -253,7 +253,7 @@ MUST_READ = [
 
 @pytest.mark.parametrize("read", [in_csv, in_json, in_messages])
 @pytest.mark.parametrize(("text", "kind"), MUST_READ, ids=str)
-def test_these_values_are_read(
+def test_which_values_are_read(
     read: Callable[..., list[Any]], text: str, kind: pa.DataType, tmp_path: Path
 ) -> None:
     assert read(tmp_path, [text], kind) == [exact(text, kind)]
@@ -292,7 +292,7 @@ def nested(value: object, kind: pa.DataType) -> list[tuple[object, pa.DataType]]
 
 
 @pytest.mark.parametrize(("value", "there", "wanted"), LOST, ids=str)
-def test_what_a_cast_would_lose_is_refused_within_too(
+def test_casts_that_lose_nested_values_are_rejected(
     value: object, there: pa.DataType, wanted: pa.DataType
 ) -> None:
     for (inner, was), (_, now) in zip(nested(value, there), nested(None, wanted), strict=True):
@@ -304,7 +304,7 @@ def test_what_a_cast_would_lose_is_refused_within_too(
 
 
 @pytest.mark.parametrize(("value", "there", "wanted", "result"), KEPT, ids=str)
-def test_what_a_cast_keeps_is_kept(
+def test_casts_that_keep_values_are_accepted(
     value: object, there: pa.DataType, wanted: pa.DataType, result: object
 ) -> None:
     pairs = zip(nested(value, there), nested(result, wanted), strict=True)
@@ -314,7 +314,7 @@ def test_what_a_cast_keeps_is_kept(
 
 
 @pytest.mark.parametrize(("value", "there", "wanted"), LOST[:7], ids=str)
-def test_a_hint_over_parquet_makes_such_a_row_bad(
+def test_a_declared_type_for_parquet_makes_such_a_row_bad(
     value: object, there: pa.DataType, wanted: pa.DataType, tmp_path: Path
 ) -> None:
     table = pa.table({"id": [1, 2, 3], "v": pa.array([None, value, None], there)})
@@ -363,13 +363,13 @@ def test_int96_times_of_parquet_do_not_wrap_around(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_a_value_of_python_is_kept_or_refused(value: object, kind: pa.DataType) -> None:
+def test_a_python_value_is_kept_or_rejected(value: object, kind: pa.DataType) -> None:
     for inner, within in nested(value, kind):
         with pytest.raises((pa.ArrowInvalid, pa.ArrowTypeError)):
             exact_array([None, inner], within)
 
 
-def test_members_that_a_struct_does_not_have_are_refused() -> None:
+def test_unknown_struct_fields_are_rejected() -> None:
     kind = pa.struct([("a", pa.int64())])
     assert exact_array([{"a": 1}, {}], kind).to_pylist() == [{"a": 1}, {"a": None}]
     with pytest.raises(pa.ArrowInvalid):

@@ -26,7 +26,7 @@ def far(tmp_path: Path) -> str:
     return str(tmp_path / "far.parquet")
 
 
-def test_such_times_are_times(far: str) -> None:
+def test_distant_times_are_read(far: str) -> None:
     """They are read although Python's datetimes cannot represent the statistics in the file."""
     rows = Stream.from_parquet(far, vs="t", delay="0s")
     found = jobmanager.collect(rows.filter(col("x") > 1))
@@ -35,12 +35,12 @@ def test_such_times_are_times(far: str) -> None:
     assert counted["n"].to_pylist() == [1, 1, 2]
 
 
-def test_a_filter_on_such_a_time_skips_nothing_wrongly(far: str) -> None:
+def test_a_filter_on_a_distant_time_skips_no_row_wrongly(far: str) -> None:
     rows = Stream.from_parquet(far, vs="t", delay="0s").with_columns(when=col("t"))
     assert jobmanager.collect(rows.filter(col("when") > "2020-01-01")).num_rows == 2
 
 
-def test_a_time_that_is_none_is_named(tmp_path: Path) -> None:
+def test_an_invalid_time_is_named(tmp_path: Path) -> None:
     seconds = pa.array([1, 2**52], pa.timestamp("ms"))
     times = seconds.cast(pa.int64()).cast(pa.timestamp("s"))
     pa_table = pa.table({"t": times, "x": [1, 2]})

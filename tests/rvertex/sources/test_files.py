@@ -54,7 +54,7 @@ def below(folder: str, paths: Sequence[str]) -> list[str]:
     return [path.removeprefix(f"{folder}/") for path in paths]
 
 
-def test_names_say_which_files_are_data(folder: str) -> None:
+def test_file_names_decide_which_files_are_data(folder: str) -> None:
     write(folder, [*DATA, *BESIDE, *HIDDEN])
     write(folder, ["empty.csv", "marker_$folder$", "b_$folder$"], b"")
     if folder.startswith("s3:"):
@@ -68,27 +68,27 @@ def test_names_say_which_files_are_data(folder: str) -> None:
 
 
 @pytest.mark.parametrize("format", ["parquet", "json", "text"])
-def test_copies_are_data_of_no_format(folder: str, format: Format) -> None:
+def test_backup_files_are_ignored(folder: str, format: Format) -> None:
     copies = [name for name in BESIDE if name.endswith((".bak", ".old", ".orig", "~", ".tmp"))]
     write(folder, ["part-0", *copies])
     assert below(folder, list(list_files(format, folder))) == ["part-0"]
 
 
-def test_a_folder_of_copies_alone_says_so(folder: str) -> None:
+def test_a_folder_with_only_backup_files_is_an_error(folder: str) -> None:
     write(folder, BESIDE[:5])
     with pytest.raises(SourceNotFoundError, match=r"no non-empty csv.*read: x\.csv\.1, .* 2 more"):
         list_files("csv", folder)
 
 
 @pytest.mark.parametrize("follow", [False, True])
-def test_what_is_not_read_is_told(tmp_path: Path, follow: bool) -> None:
+def test_ignored_files_are_reported(tmp_path: Path, follow: bool) -> None:
     write(str(tmp_path), ["x.csv", "x.csv.bak", "x.csv.1"])
     stream = Stream.from_csv(tmp_path, vs="t", delay="1s", follow=follow)
     (note,) = Discovery(discover_units).notes(stream.plan.spec)  # type: ignore[attr-defined]
     assert f"source {tmp_path}: not read: x.csv.1, x.csv.bak, whose names do not end" in note
 
 
-def test_folders_of_underscored_columns_and_links_are_read(tmp_path: Path) -> None:
+def test_partition_folders_with_underscores_and_links_are_read(tmp_path: Path) -> None:
     data, other = tmp_path / "data", tmp_path / "other"
     write(str(data), ["_day=1/a.csv"])
     write(str(other), ["b.csv"])
@@ -98,7 +98,7 @@ def test_folders_of_underscored_columns_and_links_are_read(tmp_path: Path) -> No
         assert jobmanager.collect(rows, executor="local").num_rows == 2
 
 
-def test_a_file_counts_once_however_many_links_lead_to_it(tmp_path: Path) -> None:
+def test_a_file_with_several_links_counts_once(tmp_path: Path) -> None:
     data = tmp_path / "data"
     write(str(data), ["2026-01-01/a.csv", "2026-01-02/b.csv"])
     write(str(tmp_path), ["elsewhere/c.csv", "elsewhere/deep/d.csv"])
@@ -112,7 +112,7 @@ def test_a_file_counts_once_however_many_links_lead_to_it(tmp_path: Path) -> Non
     assert below(f"{tmp_path}/way", list(list_files("csv", f"{tmp_path}/way"))) == found
 
 
-def test_links_in_a_circle_end(tmp_path: Path) -> None:
+def test_circular_links_end(tmp_path: Path) -> None:
     write(str(tmp_path), ["a/x.csv", "b/y.csv"])
     (tmp_path / "a" / "to-b").symlink_to(tmp_path / "b")
     (tmp_path / "b" / "to-a").symlink_to(tmp_path / "a")

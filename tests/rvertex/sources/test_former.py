@@ -127,13 +127,13 @@ FOLLOWS = log(
         ),
     ],
 )  # fmt: skip
-def test_a_former_source_is_the_same_source(
+def test_a_source_of_a_former_release_is_equal(
     former: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     assert rebuilt(SourceSpec, {**COMMON, **former}) == SourceSpec(**COMMON, **expected)
 
 
-def test_items_of_a_capsule_are_stored_elsewhere() -> None:
+def test_items_of_a_capsule_are_stored_separately() -> None:
     rows = pa.RecordBatch.from_pylist([{"t": 1}])
     for given, count in ((rows, 1), (None, 0)):
         kind = rebuilt(SourceSpec, {**COMMON, "format": "items", "items": given}).kind

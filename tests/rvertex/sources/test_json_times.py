@@ -79,9 +79,7 @@ def read(
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=str)
-def test_the_same_rows_of_csv_json_and_messages_are_equal(
-    kind: pa.DataType, tmp_path: Path
-) -> None:
+def test_equal_rows_of_csv_json_and_messages_are_equal(kind: pa.DataType, tmp_path: Path) -> None:
     rows = rows_of()
     table, wrong = read("json", tmp_path, rows, kind, "fail")
     assert not wrong
@@ -92,7 +90,7 @@ def test_the_same_rows_of_csv_json_and_messages_are_equal(
 
 
 @pytest.mark.parametrize(("column", "value"), [("d", "2026-02-30"), ("t", "noon")])
-def test_a_value_that_is_no_time_is_one_bad_row(column: str, value: str, tmp_path: Path) -> None:
+def test_an_invalid_time_is_one_bad_row(column: str, value: str, tmp_path: Path) -> None:
     kind = pa.timestamp("us", "UTC")
     good = {"id": 9, "d": "2026-01-01", "t": "2026-01-01 12:00:00"}
     rows = rows_of(good | {column: value})
@@ -108,7 +106,7 @@ def test_a_value_that_is_no_time_is_one_bad_row(column: str, value: str, tmp_pat
     assert found.rows.column("id").to_pylist() == [0, 1, 2, 3, 4]
 
 
-def test_a_date_may_be_a_number_of_days_beside_one_that_is_text() -> None:
+def test_a_date_may_be_a_number_of_days_beside_text_dates() -> None:
     lines = [b'{"d": 20454}', b'{"d": "2026-01-01"}', b'{"d": null}', b"{}"]
     found = JsonDecoder(pa.schema([("d", pa.date32())])).decode(lines)
     assert found.rows.column("d").cast(pa.int32()).to_pylist() == [20454, 20454, None, None]

@@ -276,7 +276,7 @@ BAD = {
     ("format", "parser"), [("csv", (pacsv, "read_csv")), ("json", (pajson, "read_json"))]
 )
 @pytest.mark.parametrize("share", [0.01, 0.2, 1])
-def test_the_parser_is_called_a_few_times_however_many_rows_are_bad(
+def test_the_parser_is_called_a_few_times_for_any_number_of_bad_rows(
     format: str, parser: Parser, share: float, tmp_path: Path
 ) -> None:
     columns = pa.schema([("c0", pa.timestamp("us")), ("c1", pa.int64()), ("c2", pa.float64())])
@@ -295,7 +295,7 @@ def test_the_parser_is_called_a_few_times_however_many_rows_are_bad(
     assert calls or share == 1, "it is called in another way"
 
 
-def test_dates_as_numbers_beside_texts_are_those_of_each_line_alone(
+def test_dates_as_numbers_beside_text_equal_those_of_single_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     columns = pa.schema([("a", pa.date32()), ("b", pa.date32()), ("n", pa.int64())])
@@ -313,7 +313,7 @@ def test_dates_as_numbers_beside_texts_are_those_of_each_line_alone(
     assert read("json", path, columns, "skip") == found
 
 
-def test_only_lines_without_the_form_of_the_others_are_inspected() -> None:
+def test_only_lines_of_another_form_are_inspected() -> None:
     columns = pa.schema([(f"c{k}", kind) for k, kind in enumerate(TYPES.values())])
     values = dict(zip(columns.names, [*GOOD[:5], *map(json.dumps, GOOD[5:])], strict=False))
     values |= {"c7": '"2024-02-29"', "c12": "[1, 2]", "c13": '{"a": 1}', "z": '[{"b":"\\n"},null]'}
@@ -406,7 +406,7 @@ GOOD_VALUES = {
 
 
 @pytest.mark.parametrize("case", GOOD_VALUES)
-def test_a_good_value_is_good_whatever_other_rows_are(case: str, tmp_path: Path) -> None:
+def test_a_good_value_is_good_beside_any_other_rows(case: str, tmp_path: Path) -> None:
     """A good row is read alone, before a bad row, and before a row whose time has no zone."""
     format, kind, value = GOOD_VALUES[case]
     columns = pa.schema([("c0", kind), ("n", pa.int64())])
@@ -423,7 +423,7 @@ def test_a_good_value_is_good_whatever_other_rows_are(case: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), TYPES["zoned"]])
-def test_bytes_that_are_no_text_are_bad_for_the_same_reason_together_and_alone(
+def test_bytes_that_are_not_text_have_one_reason_together_and_alone(
     kind: pa.DataType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.csv"
@@ -461,7 +461,7 @@ FAILING_TIMES = {
 
 
 @pytest.mark.parametrize("case", FAILING_TIMES)
-def test_times_that_an_expression_does_not_give_are_found_together(case: str) -> None:
+def test_rows_without_a_computed_time_are_found_together(case: str) -> None:
     """Rows, values and reasons equal those of each row alone, with few evaluations."""
     time, calls_max = FAILING_TIMES[case]
     texts = ["01.02.2026", "2026-01-03", "x", None, "31.02.2026", "30.01.2026"]

@@ -63,7 +63,7 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
 
 
 @pytest.mark.parametrize("there", VALUES)
-def test_what_fits_keeps_every_value(there: str) -> None:
+def test_compatible_types_keep_every_value(there: str) -> None:
     """A value stays the same or is an error; it is never changed to fit the type."""
     for wanted in VALUES:
         check_conversion(there, wanted)
@@ -102,7 +102,7 @@ def is_same(found: pa.Array, column: pa.Array) -> bool:
         *(("struct", "other struct"), ("map", "map of text"), ("map", "list")),
     ],
 )
-def test_what_may_mean_another_thing_does_not_fit(there: str, wanted: str) -> None:
+def test_ambiguous_types_are_incompatible(there: str, wanted: str) -> None:
     assert not fits(VALUES[there][0], VALUES[wanted][0])
 
 
@@ -113,7 +113,7 @@ def folder_of(tmp_path: Path, second: dict[str, list[Any]]) -> Path:
     return tmp_path
 
 
-def test_a_type_that_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
+def test_an_incompatible_type_is_rejected_by_name(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, {"time": ["3"], "k": ["c"], "x": [2.5]})
     spec = make_spec("parquet", folder)
     told = r"b\.parquet: column 'time': it is string here, but int64 in the plan.*schema=\{\"time\""
@@ -202,7 +202,7 @@ def test_types_of_a_family_fit_and_no_others() -> None:
         ("json", '{"t": "2026-01-01", "v": null, "w": "x"}\n', '{"t": "2026-01-01", "v": 9}\n'),
     ],
 )
-def test_what_has_no_value_in_the_first_file_has_the_type_of_the_next(
+def test_a_column_without_values_in_the_first_file_has_the_type_of_the_next(
     format: Format, first: str, second: str, tmp_path: Path
 ) -> None:
     """The type is not text, because then the maximum of 9 and 10 would be 9."""

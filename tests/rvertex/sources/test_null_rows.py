@@ -17,7 +17,7 @@ SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
 @pytest.mark.parametrize(
     "text", [b"null", b" \n null\n", b'null\n{"n":1}\n', b'{"n":1}\nnull\n', b"null null", b"nullx"]
 )
-def test_a_row_that_is_null_is_refused(text: bytes, schema: pa.Schema | None) -> None:
+def test_a_null_row_is_rejected(text: bytes, schema: pa.Schema | None) -> None:
     with pytest.raises(pa.ArrowInvalid, match="a row is null"):
         parse_json(text, schema)
 

@@ -47,7 +47,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         ("2026-02/*.tmp", []),
     ],
 )
-def test_a_pattern_names_files(folder: str, pattern: str, found: list[str]) -> None:
+def test_a_pattern_matches_files(folder: str, pattern: str, found: list[str]) -> None:
     path = f"{folder}/{pattern}"
     if not found:
         with pytest.raises(SourceNotFoundError, match="no non-empty csv file"):
@@ -58,7 +58,7 @@ def test_a_pattern_names_files(folder: str, pattern: str, found: list[str]) -> N
 
 
 @pytest.mark.parametrize("pattern", ["[z-a].csv", "[\\].csv"])
-def test_what_is_no_pattern_is_said(tmp_path: Path, pattern: str) -> None:
+def test_an_invalid_pattern_is_reported(tmp_path: Path, pattern: str) -> None:
     with pytest.raises(SourceNotFoundError, match="invalid pattern"):
         list_files("csv", f"{tmp_path}/{pattern}")
 
@@ -76,7 +76,7 @@ def test_several_paths_are_one_source(folder: str) -> None:
             Stream.from_csv(wrong, vs="t")
 
 
-def test_a_file_that_goes_while_a_folder_is_listed_is_none_of_it(tmp_path: Path) -> None:
+def test_a_file_deleted_during_a_listing_is_ignored(tmp_path: Path) -> None:
     """A dangling link is listed but has no file, like a file that was deleted after the listing."""
     (tmp_path / "a.csv").write_text("t\n1\n")
     (tmp_path / "b.csv").symlink_to(tmp_path / "gone.csv")

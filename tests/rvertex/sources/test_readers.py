@@ -82,11 +82,11 @@ def partition(
     return only_partition(make_spec(request.param, tmp_path))
 
 
-def test_the_whole(partition: SourcePartition) -> None:
+def test_a_source_is_read_completely(partition: SourcePartition) -> None:
     assert read_rows(partition).to_pydict() == expected().to_pydict()
 
 
-def test_from_any_row_with_any_size(partition: SourcePartition) -> None:
+def test_reading_from_any_row_with_any_batch_size(partition: SourcePartition) -> None:
     whole = expected()
     for first_row in range(ROWS + 1):
         rows = read_rows(partition, first_row, rows_max=1 + first_row % 9)
@@ -107,7 +107,7 @@ def test_schema_is_inferred(tmp_path: Path, format: Format) -> None:
     assert infer_schema(FORMATS[format].kind(), str(tmp_path)) == COLUMNS
 
 
-def test_units_are_dealt_round_robin(tmp_path: Path) -> None:
+def test_units_are_assigned_round_robin(tmp_path: Path) -> None:
     write("parquet", tmp_path)
     spec = make_spec("parquet", tmp_path)
     units = discover(spec)
@@ -122,7 +122,7 @@ def test_units_are_dealt_round_robin(tmp_path: Path) -> None:
     assert open_reader(assign(spec, units, 20)[19], 0).read_next(5) is None
 
 
-def test_a_folder_is_read_by_name_without_hidden_and_foreign_files(tmp_path: Path) -> None:
+def test_files_of_a_folder_are_read_by_name_without_hidden_and_other_files(tmp_path: Path) -> None:
     for name in ("b.csv", "a/z.csv", "10.csv", "9.csv", "noending"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("time,k,x\n1,a,1.5\n")
@@ -168,7 +168,7 @@ def test_the_time_may_be_an_expression(tmp_path: Path) -> None:
     assert rows["_vs"].to_pylist() == [500 * i for i in range(ROWS)]
 
 
-def test_other_files_are_cast_to_the_types_of_the_plan(tmp_path: Path) -> None:
+def test_later_files_are_cast_to_the_types_of_the_plan(tmp_path: Path) -> None:
     narrow = pa.table({"time": pa.array([1], pa.int32()), "x": pa.array([2.0], pa.float32())})
     narrow = narrow.append_column("k", pa.array(["v"]).dictionary_encode())
     pq.write_table(narrow, tmp_path / "a.parquet")
@@ -188,7 +188,7 @@ def test_csv_options_and_compression(tmp_path: Path) -> None:
     assert rows["x"].to_pylist() == [2.5, None]
 
 
-def test_text_lines_are_numbered_over_all_files(
+def test_text_lines_are_numbered_across_all_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(json_lines, "CHUNK_BYTES", 10)
@@ -204,7 +204,7 @@ def test_text_lines_are_numbered_over_all_files(
     assert read_rows(second)["_vs"].to_pylist() == [4]
 
 
-def test_items_keep_their_kind_and_are_dealt_with_all_ctis() -> None:
+def test_items_keep_their_kind_and_every_partition_has_all_ctis() -> None:
     payload = pa.schema([("x", pa.int64())])
     rows = [(EVENT, 1, 2, 10), (CTI, 2, 2, None), (EVENT, 3, 9, 20), (EVENT, 3, 4, 30)]
     names = item_schema(payload).names
@@ -220,7 +220,7 @@ def test_items_keep_their_kind_and_are_dealt_with_all_ctis() -> None:
 
 
 @pytest.mark.parametrize("format", ["parquet", "csv", "json"])
-def test_stores_elsewhere(tmp_path: Path, format: Format) -> None:
+def test_object_stores(tmp_path: Path, format: Format) -> None:
     write(format, tmp_path)
     store = open_store(f"memory://sources-{format}")
     for path in sorted(tmp_path.iterdir()):
@@ -235,7 +235,7 @@ def test_stores_elsewhere(tmp_path: Path, format: Format) -> None:
         discover(make_spec(format, folder + "/absent"))
 
 
-def test_columns_for_late_rows_alone_are_read_where_a_row_may_be_late(tmp_path: Path) -> None:
+def test_columns_needed_only_for_late_rows_are_read_if_rows_may_be_late(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     times = [0, 10, 20, 30, 21, 31]
     columns = {"time": times, "k": list("abcdef"), "x": [0.5] * 6}

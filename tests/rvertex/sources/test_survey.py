@@ -31,7 +31,7 @@ def written(folder: Path, times: list[int]) -> Path:
 
 
 @pytest.mark.parametrize(("unit", "per_second"), UNITS)
-def test_times_of_another_unit_are_told_with_what_reads_them(
+def test_times_in_another_unit_are_reported_with_a_conversion(
     tmp_path: Path, unit: str, per_second: int
 ) -> None:
     path = written(tmp_path, [SECONDS * per_second, (SECONDS + 7) * per_second])
@@ -47,6 +47,6 @@ def test_times_of_another_unit_are_told_with_what_reads_them(
     [[SECONDS * US], [0, 17], [0, SECONDS], [SECONDS, SECONDS * US], []],
     ids=["microseconds", "small", "from 1970 on", "two units", "none"],
 )
-def test_other_times_are_as_they_are(tmp_path: Path, times: list[int]) -> None:
+def test_plausible_times_are_not_reported(tmp_path: Path, times: list[int]) -> None:
     path = written(tmp_path, times)
     assert starts(path, "time", schema={"time": "int64"}) == times  # warnings are errors

@@ -35,7 +35,7 @@ MICROS = 1_357_016_400_250_000
         pa.array([" 2013-01-01T05:00:00.25Z "], pa.large_string()),
     ],
 )
-def test_every_type_gives_the_same_microseconds(column: pa.Array) -> None:
+def test_every_type_has_the_same_microseconds(column: pa.Array) -> None:
     times = parse_times(column)
     assert isinstance(times, np.ndarray)
     assert times.dtype == np.int64
@@ -67,7 +67,7 @@ def test_nanoseconds_are_rounded_down_also_before_1970() -> None:
         (pa.array([0, 2**63], pa.uint64()), 1, "range"),
     ],
 )
-def test_the_first_bad_row_is_told(column: pa.Array, index: int, reason: str) -> None:
+def test_the_first_bad_row_is_returned(column: pa.Array, index: int, reason: str) -> None:
     fault = parse_times(column)
     assert isinstance(fault, Fault)
     assert fault.index == index
@@ -91,12 +91,12 @@ def test_iso_strings_equal_datetime(moments: list[datetime], quarter_hours: int)
 
 
 @given(st.integers(1, 200), st.data())
-def test_halving_finds_the_first_failure(n: int, data: st.DataObject) -> None:
+def test_bisection_finds_the_first_failure(n: int, data: st.DataObject) -> None:
     bad = data.draw(st.sets(st.integers(0, n - 1), min_size=1))
     assert first_failure(n, lambda lo, hi: any(lo <= b < hi for b in bad)) == min(bad)
 
 
-def test_what_cannot_be_a_time() -> None:
+def test_types_that_cannot_be_times() -> None:
     assert not is_time_type(pa.float64())
     assert not is_time_type(pa.bool_())
 
@@ -114,7 +114,7 @@ ISO = {
 
 
 @pytest.mark.parametrize("written", ISO)
-def test_other_forms_of_iso(tmp_path: Path, written: str) -> None:
+def test_other_forms_of_iso_8601(tmp_path: Path, written: str) -> None:
     """More forms of ISO 8601 are accepted, with a declared type and among other times."""
     told = parse_times(pa.array([ISO[written]]))
     assert not isinstance(told, Fault)
@@ -130,5 +130,5 @@ def test_other_forms_of_iso(tmp_path: Path, written: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["20261301T000000Z", "2026-W60-1", "20260101", "20260101T9"])
-def test_what_only_looks_like_iso(text: str) -> None:
+def test_texts_that_only_resemble_iso_8601(text: str) -> None:
     assert parse_times(pa.array(["2026-01-01", text])) == Fault(1, "not an ISO-8601 time")

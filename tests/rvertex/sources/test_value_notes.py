@@ -40,9 +40,7 @@ def notes(stream: Stream, path: Path) -> list[str]:
         ("0.1234567890123456789", "0.12345678901234568"),
     ],
 )
-def test_a_field_that_is_read_as_another_number_is_named(
-    written: str, read: str, tmp_path: Path
-) -> None:
+def test_a_field_read_as_another_number_is_named(written: str, read: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(f"t,zip\n1,5\n2,{written}\n")
     (note,) = notes(Stream.from_csv(path, vs="t"), path)
@@ -53,13 +51,13 @@ def test_a_field_that_is_read_as_another_number_is_named(
 
 
 @pytest.mark.parametrize("value", ["5", "-5", "0", "0.5", "1.50", "1e-5", "100.0", "9" * 15])
-def test_numbers_that_lose_nothing_get_no_note(value: str, tmp_path: Path) -> None:
+def test_exact_numbers_get_no_note(value: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(f"t,x\n1,{value}\n2,7\n")
     assert not notes(Stream.from_csv(path, vs="t"), path)
 
 
-def test_a_digit_that_is_read_as_a_truth_value_is_named(tmp_path: Path) -> None:
+def test_a_digit_read_as_a_boolean_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("t,ok\n1,true\n2,1\n")
     (note,) = notes(Stream.from_csv(path, vs="t"), path)
@@ -78,14 +76,14 @@ def test_long_numbers_within_objects_and_lists_are_named(tmp_path: Path) -> None
     assert 'set schema={"s": its type with decimal(38, 0) for n}' in found[1]
 
 
-def test_columns_of_a_growing_folder_get_their_notes(tmp_path: Path) -> None:
+def test_columns_of_a_growing_folder_get_notes(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("t,zip\n1,00501\n")
     stream = Stream.from_csv(tmp_path, vs="t", follow=True, delay="1s")
     (note,) = Discovery(discover_units).notes(stream.plan.spec)  # type: ignore[attr-defined]
     assert "column 'zip' is int64, so 00501" in note
 
 
-def test_nanoseconds_of_int96_that_are_cut_are_named(tmp_path: Path) -> None:
+def test_truncated_int96_nanoseconds_are_named(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     times = pa.array([None, 1_000, 1_000_000_001], pa.timestamp("ns"))
     table = pa.table({"t": [1, 2, 3], "at": times})
@@ -98,7 +96,7 @@ def test_nanoseconds_of_int96_that_are_cut_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", ["skip", "dead_letter"])
-def test_an_open_quote_among_the_first_rows_does_not_make_columns_text(
+def test_an_unclosed_quote_in_the_first_rows_does_not_make_columns_text(
     policy: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.csv"
@@ -109,9 +107,7 @@ def test_an_open_quote_among_the_first_rows_does_not_make_columns_text(
 
 
 @pytest.mark.parametrize("policy", ["fail", "skip"])
-def test_one_word_in_a_column_of_times_that_are_numbers_is_named(
-    policy: str, tmp_path: Path
-) -> None:
+def test_one_word_in_a_column_of_numeric_times_is_named(policy: str, tmp_path: Path) -> None:
     """A last line with text makes the whole column text, so its numbers are not read as times."""
     path = tmp_path / "a.csv"
     path.write_text("t,x\n1,5\n2,6\nTotal,11\n")
@@ -124,7 +120,7 @@ def test_one_word_in_a_column_of_times_that_are_numbers_is_named(
 
 
 @pytest.mark.parametrize("field", ['"x"y', '"x\\"y"', '"a,""b""" c'])
-def test_text_behind_a_closing_quote_is_named(field: str, tmp_path: Path) -> None:
+def test_text_after_a_closing_quote_is_named(field: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(f't,a\n1,"two\nlines"\n2,{field}\n3,"z"\n')
     (note,) = notes(Stream.from_csv(path, vs="t"), path)
@@ -132,7 +128,7 @@ def test_text_behind_a_closing_quote_is_named(field: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("field", ['"x""y"', 'x"y"', '"a,""b"""', '""', '"x,\n""y"""', "plain"])
-def test_quotes_as_they_should_be_get_no_note(field: str, tmp_path: Path) -> None:
+def test_correct_quotes_get_no_note(field: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(f't,a\r\n1,{field}\r\n2,"open\n')
     assert not notes(Stream.from_csv(path, vs="t", on_bad_row="skip"), path)
@@ -153,7 +149,7 @@ def compressed(text: str) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["_vs", "_seq", "_kind"])
-def test_a_column_whose_name_is_taken_is_named(name: str, tmp_path: Path) -> None:
+def test_a_column_with_a_reserved_name_is_named(name: str, tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text(f"t,{name}\n1,5\n")
     stream = Stream.from_csv(path, vs="t")

@@ -141,7 +141,7 @@ def test_a_file_that_vanishes_while_it_is_read(tmp_path: Path, format: Format) -
         read_on(reader, [])
 
 
-def test_a_file_with_its_old_time_put_back_is_the_same(tmp_path: Path) -> None:
+def test_a_file_with_its_old_time_restored_is_the_same(tmp_path: Path) -> None:
     path = tmp_path / "f.csv"
     path.write_bytes(rows_as("csv", ROWS))
     partition = only_partition(spec_of("csv", path))
@@ -153,7 +153,7 @@ def test_a_file_with_its_old_time_put_back_is_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["memory", pytest.param("s3", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("format", one_in(3, FORMATS))
-def test_stores_elsewhere(request: pytest.FixtureRequest, where: str, format: Format) -> None:
+def test_object_stores(request: pytest.FixtureRequest, where: str, format: Format) -> None:
     """A folder and a file of it have one version, whichever call to the store returns it."""
     if where == "s3":
         folder = f"{request.getfixturevalue('s3_bucket')}/in"
@@ -176,7 +176,7 @@ def test_stores_elsewhere(request: pytest.FixtureRequest, where: str, format: Fo
         read_rows(partition)
 
 
-def test_what_stores_say_is_compared_by_what_both_say() -> None:
+def test_versions_are_compared_by_the_attributes_that_both_have() -> None:
     at = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
     listed = of_info({"size": 5, "etag": 'W/"abc"', "LastModified": at})
     assert listed.is_same(of_info({"size": 5, "etag": '"abc"', "mtime": 1.0}))

@@ -51,7 +51,7 @@ RUNNING = (*COUNTS, AggregateSpec("max", "x", "top"), AggregateSpec("count_disti
 @pytest.mark.parametrize("keys", [("k",), ()], ids=["by key", "of all"])
 @EXAMPLES
 @given(data=st.data())
-def test_edges_mean_the_snapshots_of_intervals(
+def test_edges_encode_the_snapshots_of_intervals(
     keys: tuple[str, ...], aggregates: tuple[AggregateSpec, ...], data: st.DataObject
 ) -> None:
     rows = data.draw(some_rows())
@@ -78,7 +78,7 @@ def _shown(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 @EXAMPLES
 @given(some_rows(), some_ctis)
-def test_values_are_in_the_order_in_which_their_rows_began(
+def test_values_have_the_order_of_the_starts_of_their_rows(
     rows: list[Row], ctis: list[int]
 ) -> None:
     """The rows differ; for equal ones the order is undefined."""
@@ -94,7 +94,7 @@ def test_values_are_in_the_order_in_which_their_rows_began(
 @pytest.mark.parametrize("keys", [("k",), ()], ids=["by key", "of all"])
 @EXAMPLES
 @given(data=st.data())
-def test_rows_that_never_end_are_carried(keys: tuple[str, ...], data: st.DataObject) -> None:
+def test_rows_that_never_end_are_included(keys: tuple[str, ...], data: st.DataObject) -> None:
     rows = data.draw(some_rows(ends=False))
     ctis = ending(data.draw(some_ctis))
     runs = [edge_run(rows, ctis)]
@@ -109,7 +109,7 @@ def test_rows_that_never_end_are_carried(keys: tuple[str, ...], data: st.DataObj
     assert begins(again) == begins(whole)
 
 
-def test_a_change_is_an_end_and_a_start_at_once() -> None:
+def test_a_change_is_an_end_and_a_start_at_one_time() -> None:
     run = make_run([ev(1, FOREVER, k=1, x=3), ev(4, FOREVER, k=1, x=1), cti(5)], PAYLOAD)
     out = answer_of(EdgeAggregate(("k",), (COUNTS[2],), endless=True), [run], [PAYLOAD])
     assert [(e["_vs"], e["_ve"], e["s"]) for e in out.events.to_pylist()] == [
@@ -119,7 +119,7 @@ def test_a_change_is_an_end_and_a_start_at_once() -> None:
     ]
 
 
-def test_sums_beyond_int64_come_back() -> None:
+def test_sums_return_from_beyond_int64() -> None:
     big = 2**63 - 1
     rows = [ev(1, FOREVER, k=1, x=big), ev(2, FOREVER, k=1, x=big), ev(3, 1, k=1, x=big), cti(4)]
     run = make_run(rows, PAYLOAD)
@@ -128,7 +128,7 @@ def test_sums_beyond_int64_come_back() -> None:
     assert means == [float(big)]
 
 
-def test_keys_without_living_rows_are_forgotten() -> None:
+def test_keys_without_current_rows_are_forgotten() -> None:
     operator = EdgeAggregate(("k",), COUNTS).open([PAYLOAD])
     for start in range(0, 50_000, 5_000):
         rows = [ev(t, t + 1, k=t, x=1) for t in range(start, start + 5_000)]

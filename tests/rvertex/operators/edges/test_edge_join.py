@@ -69,7 +69,7 @@ def _of_intervals(how: str) -> OperatorSpec:
 @pytest.mark.parametrize("how", ["inner", "left", "anti"])
 @EXAMPLES
 @given(data=st.data())
-def test_edges_mean_the_join_of_intervals(how: str, data: st.DataObject) -> None:
+def test_edges_encode_the_join_of_intervals(how: str, data: st.DataObject) -> None:
     left, right = data.draw(some_rows()), data.draw(some_rows())
     ctis = ending(data.draw(some_ctis))
     spec = EdgeJoin(ON, ON, BOTH if how != "anti" else LEFT, how)
@@ -83,7 +83,7 @@ def test_edges_mean_the_join_of_intervals(how: str, data: st.DataObject) -> None
 @pytest.mark.parametrize("how", ["inner", "left", "anti"])
 @EXAMPLES
 @given(data=st.data())
-def test_edges_mean_the_join_with_a_condition(how: str, data: st.DataObject) -> None:
+def test_edges_encode_the_join_with_a_condition(how: str, data: st.DataObject) -> None:
     left, right = data.draw(some_rows()), data.draw(some_rows())
     ctis = ending(data.draw(some_ctis))
     spec = EdgeJoin(ON, ON, BOTH if how != "anti" else LEFT, how, WHERE, READS)
@@ -99,7 +99,7 @@ def test_edges_mean_the_join_with_a_condition(how: str, data: st.DataObject) -> 
     assert meant(out) == sorted_rows(pa.Table.from_batches([events]))
 
 
-def test_matches_of_left_rows_outlive_the_rows_that_are_forgotten() -> None:
+def test_matches_of_left_rows_outlive_forgotten_rows() -> None:
     """When many rows have ended, the others get new numbers, and so do their match counts."""
     operator = EdgeJoin(ON, ON, BOTH, "left", WHERE, READS).open([PAYLOAD, PAYLOAD])
     gone = [ev(t, t + 2, k=2, x=0) for t in range(6_000)]
@@ -115,7 +115,7 @@ def test_matches_of_left_rows_outlive_the_rows_that_are_forgotten() -> None:
     ]
 
 
-def test_a_point_joined_with_a_row_that_lives_is_a_point_at_once() -> None:
+def test_a_point_joined_with_a_current_row_is_emitted_at_once() -> None:
     orders = make_run([ev(3, k=1, x=7), cti(4)], PAYLOAD)
     prices = make_run([ev(1, 2**63 - 1, k=1, x=9), cti(4)], PAYLOAD)
     out = answer_of(EdgeJoin(ON, ON, BOTH), [orders, prices], [PAYLOAD, PAYLOAD])
@@ -123,7 +123,7 @@ def test_a_point_joined_with_a_row_that_lives_is_a_point_at_once() -> None:
     assert out.ctis.tolist() == [4]
 
 
-def test_a_left_row_is_alone_until_a_match_begins() -> None:
+def test_a_left_row_is_unmatched_until_a_match_starts() -> None:
     left = make_run([ev(1, 2**63 - 1, k=1, x=7), cti(6)], PAYLOAD)
     right = make_run([ev(5, 2**63 - 1, k=1, x=9), cti(6)], PAYLOAD)
     out = answer_of(EdgeJoin(ON, ON, BOTH, "left"), [left, right], [PAYLOAD, PAYLOAD])
@@ -139,7 +139,7 @@ def _alive(rows: list[Row]) -> int:
 
 
 @given(some_rows(), some_rows())
-def test_state_is_what_lives(left: list[Row], right: list[Row]) -> None:
+def test_the_state_contains_only_current_rows(left: list[Row], right: list[Row]) -> None:
     ctis = [2**62]
     operator = EdgeJoin(ON, ON, BOTH, "left").open([PAYLOAD, PAYLOAD])
     operator.process([edge_run(left, ctis), edge_run(right, ctis)])
@@ -151,7 +151,7 @@ def test_state_is_what_lives(left: list[Row], right: list[Row]) -> None:
     assert kept["right"].num_rows == _alive([row for row in right if row.k is not None])
 
 
-def test_a_key_whose_rows_come_and_go_stays_cheap_among_many_that_live() -> None:
+def test_a_changing_key_is_cheap_among_many_current_rows() -> None:
     """The cost of a probe depends on the number of valid rows only."""
     schema = event_schema(PAYLOAD)
     rows = LivingRows(schema)

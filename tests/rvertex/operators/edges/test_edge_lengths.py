@@ -34,7 +34,7 @@ EXAMPLES = examples(12)
 
 @EXAMPLES
 @given(some_rows(), some_ctis, st.integers(1, 6), st.integers(-4, 4))
-def test_pieces_are_those_of_intervals(
+def test_pieces_equal_those_of_intervals(
     rows: list[Row], ctis: list[int], period: int, offset: int
 ) -> None:
     rows = [row for row in rows if row.ve != FOREVER]
@@ -45,7 +45,7 @@ def test_pieces_are_those_of_intervals(
     assert (out.events.column("_ve").to_numpy() > out.events.column("_vs").to_numpy()).all()
 
 
-def test_pieces_come_while_a_row_lives() -> None:
+def test_pieces_are_emitted_while_a_row_is_current() -> None:
     operator = EdgeChop(10).open([PAYLOAD])
     out = operator.process([make_run([ev(3, FOREVER, k=1, x=2), cti(25)], PAYLOAD)])
     assert [(e["_vs"], e["_ve"]) for e in out.events.to_pylist()] == [(3, 10), (10, 20)]
@@ -54,7 +54,7 @@ def test_pieces_come_while_a_row_lives() -> None:
         operator.process([make_run([cti(FOREVER)], PAYLOAD)])
 
 
-def test_rows_that_ended_leave_the_state() -> None:
+def test_ended_rows_leave_the_state() -> None:
     operator = EdgeChop(10).open([PAYLOAD])
     for start in range(0, 50_000, 5_000):
         rows = [ev(t, t + 1, k=t, x=1) for t in range(start, start + 5_000)]
@@ -64,7 +64,7 @@ def test_rows_that_ended_leave_the_state() -> None:
 
 @EXAMPLES
 @given(some_rows(), some_ctis, st.sampled_from([0, 1, 3, 20]))
-def test_ends_move_as_those_of_intervals(rows: list[Row], ctis: list[int], by: int) -> None:
+def test_ends_move_like_those_of_intervals(rows: list[Row], ctis: list[int], by: int) -> None:
     ctis = ending(ctis)
     out = assert_cut_invariant(EdgeExtend(by), [edge_run(rows, ctis)], [PAYLOAD])
     assert meant(out) == meant(answer_of(Extend(by), [closed_run(rows, ctis)], [PAYLOAD]))
@@ -72,14 +72,14 @@ def test_ends_move_as_those_of_intervals(rows: list[Row], ctis: list[int], by: i
 
 @EXAMPLES
 @given(some_rows(), some_ctis)
-def test_ends_move_as_a_column_says(rows: list[Row], ctis: list[int]) -> None:
+def test_ends_move_by_a_column(rows: list[Row], ctis: list[int]) -> None:
     rows = [Row(row.vs, row.ve, row.is_split, row.k, row.x + 1) for row in rows]
     ctis = ending(ctis)
     out = assert_cut_invariant(EdgeExtend("x"), [edge_run(rows, ctis)], [PAYLOAD])
     assert meant(out) == meant(answer_of(ExtendBy("x"), [closed_run(rows, ctis)], [PAYLOAD]))
 
 
-def test_an_end_beyond_the_axis_never_comes() -> None:
+def test_an_end_beyond_the_time_axis_is_never_emitted() -> None:
     rows = [ev(1, FOREVER, k=1, x=1), ev(FOREVER - 2, 1, k=1, x=1), cti(FOREVER)]
     out = answer_of(EdgeExtend(5), [make_run(rows, PAYLOAD)], [PAYLOAD])
     assert pa.Table.from_batches([out.events]).num_rows == 1

@@ -56,7 +56,7 @@ ON = ("k",)
 
 @EXAMPLES
 @given(some_rows(), some_rows(), some_ctis)
-def test_clip_means_that_of_intervals(left: list[Row], right: list[Row], ctis: list[int]) -> None:
+def test_clip_equals_that_of_intervals(left: list[Row], right: list[Row], ctis: list[int]) -> None:
     ctis = ending(ctis)
     schemas = [PAYLOAD, PAYLOAD]
     runs = [edge_run(left, ctis), edge_run(right, ctis)]
@@ -65,7 +65,7 @@ def test_clip_means_that_of_intervals(left: list[Row], right: list[Row], ctis: l
     assert meant(out) == sorted_rows(pa.Table.from_batches([whole.events]))
 
 
-def test_a_version_comes_at_once_and_ends_with_the_next() -> None:
+def test_a_version_is_emitted_at_once_and_ends_with_the_next() -> None:
     rows = [ev(1, FOREVER, k=1, x=3), ev(4, FOREVER, k=1, x=1), cti(5)]
     run = make_run(rows, PAYLOAD)
     out = answer_of(EdgeClip(ON, ON), [run, run], [PAYLOAD, PAYLOAD])
@@ -78,7 +78,7 @@ def test_a_version_comes_at_once_and_ends_with_the_next() -> None:
 
 @EXAMPLES
 @given(some_rows(), some_ctis)
-def test_stitch_means_that_of_intervals(rows: list[Row], ctis: list[int]) -> None:
+def test_stitch_equals_that_of_intervals(rows: list[Row], ctis: list[int]) -> None:
     ctis = ending(ctis)
     spec = EdgeAggregate(("k", "x"), (), by_arrival=True)
     out = assert_cut_invariant(spec, [edge_run(rows, ctis)], [PAYLOAD])
@@ -87,7 +87,7 @@ def test_stitch_means_that_of_intervals(rows: list[Row], ctis: list[int]) -> Non
     assert begins(out) == begins(whole), "the order of rows that begin together"
 
 
-def test_rows_that_ended_are_forgotten() -> None:
+def test_ended_rows_are_forgotten() -> None:
     operator = EdgeAggregate(("k", "x"), ()).open([PAYLOAD])
     for start in range(0, 50_000, 5_000):
         rows = [ev(t, t + 1, k=t, x=1) for t in range(start, start + 5_000)]
@@ -108,7 +108,7 @@ def test_every_row_has_a_start_and_an_end(rows: list[Row], ctis: list[int]) -> N
 
 @EXAMPLES
 @given(some_rows(), some_ctis)
-def test_begins_are_those_of_intervals(rows: list[Row], ctis: list[int]) -> None:
+def test_starts_equal_those_of_intervals(rows: list[Row], ctis: list[int]) -> None:
     ctis = ending(ctis)
     out = assert_cut_invariant(Begins(), [edge_run(rows, ctis)], [PAYLOAD])
     whole = answer_of(SetDuration(1), [closed_run(rows, ctis)], [PAYLOAD])
@@ -117,7 +117,7 @@ def test_begins_are_those_of_intervals(rows: list[Row], ctis: list[int]) -> None
 
 @EXAMPLES
 @given(some_rows(), some_ctis)
-def test_points_at_ends_are_those_of_intervals(rows: list[Row], ctis: list[int]) -> None:
+def test_points_at_ends_equal_those_of_intervals(rows: list[Row], ctis: list[int]) -> None:
     ctis = ending(ctis)
     out = assert_cut_invariant(PointAtEnd(), [edge_run(rows, ctis)], [PAYLOAD])
     whole = answer_of(PointAtEnd(), [closed_run(rows, ctis)], [PAYLOAD])
@@ -138,7 +138,7 @@ KEEPING = {
 @pytest.mark.parametrize("name", KEEPING)
 @EXAMPLES
 @given(rows=some_rows(), ctis=some_ctis)
-def test_steps_over_begins_mean_those_of_intervals(
+def test_steps_over_starts_equal_those_of_intervals(
     name: str, rows: list[Row], ctis: list[int]
 ) -> None:
     """Equal rows with the same start end together here, because their order is undefined."""
@@ -154,7 +154,7 @@ def test_steps_over_begins_mean_those_of_intervals(
 @pytest.mark.parametrize("strategy", ["backward", "forward", "nearest"])
 @EXAMPLES
 @given(left=some_rows(), right=some_rows(), ctis=some_ctis)
-def test_as_of_joins_mean_those_of_intervals(
+def test_as_of_joins_equal_those_of_intervals(
     strategy: Strategy, left: list[Row], right: list[Row], ctis: list[int]
 ) -> None:
     ctis = ending(ctis)
@@ -171,7 +171,7 @@ def test_as_of_joins_mean_those_of_intervals(
 @pytest.mark.parametrize(("size", "every"), [(4, 4), (6, 2), (2, 5)])
 @EXAMPLES
 @given(rows=some_rows(), ctis=some_ctis)
-def test_windows_of_what_is_alive_are_those_of_intervals(
+def test_windows_of_current_rows_equal_those_of_intervals(
     size: int, every: int, rows: list[Row], ctis: list[int]
 ) -> None:
     rows = [row for row in rows if row.ve != FOREVER]
@@ -182,7 +182,7 @@ def test_windows_of_what_is_alive_are_those_of_intervals(
     assert meant(out) == meant(answer_of(whole, [closed_run(rows, ctis)], [PAYLOAD]))
 
 
-def test_windows_come_while_a_row_lives() -> None:
+def test_windows_are_emitted_while_a_row_is_current() -> None:
     operator = EdgeWindows((), 10, 10, SUMS).open([PAYLOAD])
     out = operator.process([make_run([ev(3, FOREVER, k=1, x=2), cti(30)], PAYLOAD)])
     assert [(e["_vs"], e["n"]) for e in out.events.to_pylist()] == [(0, 1), (10, 1), (20, 1)]

@@ -42,7 +42,9 @@ AGGREGATES = (
 @pytest.mark.parametrize("keys", [("k",), ()], ids=["by key", "of all"])
 @examples(12)
 @given(data=st.data())
-def test_edges_mean_the_results_over_whole_rows(keys: tuple[str, ...], data: st.DataObject) -> None:
+def test_edges_encode_the_results_of_complete_rows(
+    keys: tuple[str, ...], data: st.DataObject
+) -> None:
     rows, ctis = data.draw(some_rows()), ending(data.draw(some_ctis))
     lengths = (data.draw(st.integers(1, 4)), data.draw(st.sampled_from([None, 1, 3, 6])))
     spec = EdgeRunningSessions(keys, *lengths, AGGREGATES)
@@ -60,7 +62,7 @@ def test_edges_mean_the_results_over_whole_rows(keys: tuple[str, ...], data: st.
     assert begins(again) == begins(whole)
 
 
-def test_a_result_comes_at_once_and_ends_with_its_session() -> None:
+def test_a_result_is_emitted_at_once_and_ends_with_its_session() -> None:
     operator = EdgeRunningSessions(("k",), 5, None, (COUNT,)).open([PAYLOAD])
     first = operator.process([make_run([ev(1, k=1, x=3), cti(2), ev(4, k=1, x=1)], PAYLOAD)])
     last = operator.process([make_run([cti(20)], PAYLOAD)])
@@ -73,7 +75,7 @@ def test_a_result_comes_at_once_and_ends_with_its_session() -> None:
     ]
 
 
-def test_keys_whose_sessions_have_ended_are_forgotten() -> None:
+def test_keys_of_ended_sessions_are_forgotten() -> None:
     operator = EdgeRunningSessions(("k",), 5, None, AGGREGATES).open([PAYLOAD])
     for start in range(0, 50_000, 5_000):
         rows = [ev(t, k=t, x=t) for t in range(start, start + 5_000)]

@@ -64,7 +64,7 @@ def instants(zone: str, seed: int) -> np.ndarray:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("zone", ZONES)
-def test_periods_are_those_of_polars(zone: str) -> None:
+def test_calendar_periods_equal_those_of_polars(zone: str) -> None:
     times = instants(zone, 1)
     walls = pl.Series(times).cast(pl.Datetime("us", "UTC")).dt.convert_time_zone(zone)
     naive = walls.dt.replace_time_zone(None)
@@ -106,7 +106,7 @@ def _is_again(zone: str, at_us: int) -> bool:
         ("1y", "Europe/Berlin", "2026-05-01T00:00Z", "2025-12-31T23:00Z", "2026-12-31T23:00Z"),
     ],
 )
-def test_a_window_of_a_zone(length: str, zone: str, at: str, start: str, end: str) -> None:
+def test_a_window_in_a_time_zone(length: str, zone: str, at: str, start: str, end: str) -> None:
     window = tumbling(length, zone=zone)
     periods = Periods(window.calendar)
     size_us = window.size * periods.nominal_us
@@ -116,7 +116,7 @@ def test_a_window_of_a_zone(length: str, zone: str, at: str, start: str, end: st
 
 
 @pytest.mark.parametrize("back", [False, True])
-def test_both_ways_do_not_depend_on_cuts(back: bool) -> None:
+def test_starts_and_ends_do_not_depend_on_batch_boundaries(back: bool) -> None:
     window = tumbling("1d", zone="Pacific/Apia")
     day_us = Periods(window.calendar).nominal_us
     at = us("2011-12-29T00:00Z")
@@ -145,7 +145,7 @@ def counted(window: CalendarWindow, rows: list[Any], schedule: Schedule) -> list
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "Australia/Lord_Howe", "Pacific/Apia"])
-def test_hopping_windows_of_a_zone_under_any_cutting(zone: str) -> None:
+def test_hopping_windows_of_a_zone_with_any_batch_boundaries(zone: str) -> None:
     numbers = random.Random(zone)
     first = us("2011-12-20T00:00Z")
     times = sorted(first + numbers.randrange(60 * DAY_S) * 1_000_000 for _ in range(60))
@@ -175,7 +175,7 @@ def day_starts(zone: str, first: int) -> list[int]:
     return [int(midnight.timestamp()) * 1_000_000 for midnight in midnights]
 
 
-def test_the_rules_of_a_zone_are_in_the_plan() -> None:
+def test_the_rules_of_a_zone_are_stored_in_the_plan() -> None:
     window = tumbling("1d", zone="Europe/Berlin")
     assert window.calendar.rules.startswith(b"TZif")
     utc = tumbling("1d", zone="UTC").calendar
@@ -199,6 +199,6 @@ def test_the_rules_of_a_zone_are_in_the_plan() -> None:
         (lambda: tumbling("1d", "24h", zone="UTC"), "less than 1 days"),
     ],
 )
-def test_what_is_no_calendar_window_is_refused(make: Any, match: str) -> None:
+def test_invalid_calendar_windows_are_rejected(make: Any, match: str) -> None:
     with pytest.raises(InvalidPlanError, match=match):
         make()

@@ -21,7 +21,7 @@ far = st.sampled_from([1, 2, 7, INF_TIME - 1, INF_TIME])
     starts=st.lists(st.tuples(st.integers(-20, 20), st.integers(1, 9), far), max_size=12),
     cuts=splits(),
 )
-def test_each_event_lives_on_for_its_own_time(
+def test_each_event_is_extended_by_its_own_column(
     starts: list[tuple[int, int, int]], cuts: list[int]
 ) -> None:
     rows = sorted(starts, key=lambda row: row[0])

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     keys=st.sampled_from([("k",), ("s", "k")]),
     within=st.sampled_from([1, 3, int(INF_TIME)]),
 )
-def test_the_first_of_each_key(
+def test_the_first_row_of_each_key_is_kept(
     run: Run, cuts: list[int], keys: tuple[str, ...], within: int
 ) -> None:
     out = assert_cut_invariant(Deduplicate(keys, within), [run], [PAYLOAD], cuts)
@@ -58,7 +58,7 @@ def test_dropped_events_are_counted_through_a_restore() -> None:
     assert (first.duplicates, second.duplicates) == (2, 4)  # type: ignore[attr-defined]
 
 
-def test_an_event_is_kept_as_soon_as_the_time_of_the_one_before_it_has_passed() -> None:
+def test_an_event_is_kept_as_soon_as_the_previous_one_has_expired() -> None:
     starts = [0, 2, 3, 5, 6, 6, 7, 9, 12, 14, 15]
     events = [ev(t, k=k, s="") for t in starts for k in (1, 2)]
     run = make_run([*events, cti(INF_TIME)], PAYLOAD)
@@ -67,7 +67,7 @@ def test_an_event_is_kept_as_soon_as_the_time_of_the_one_before_it_has_passed() 
     assert kept == [t for t in (0, 3, 6, 9, 12, 15) for _ in (1, 2)]
 
 
-def test_keys_that_are_still_known_keep_their_times_when_others_are_forgotten() -> None:
+def test_known_keys_keep_their_times_when_others_are_forgotten() -> None:
     starts = {0: (1,), 3: (2,), 6: (3,), 7: (2, 3, 1), 8: (2,), 10: (3, 1), 13: (2, 1)}
     run = make_run([ev(t, k=k, s="") for t, keys in starts.items() for k in keys], PAYLOAD)
     out = assert_cut_invariant(Deduplicate(("k",), 5), [run], [PAYLOAD], [1, 2, 3, 6, 7])
@@ -75,7 +75,7 @@ def test_keys_that_are_still_known_keep_their_times_when_others_are_forgotten() 
     assert kept == [(0, 1), (3, 2), (6, 3), (7, 1), (8, 2), (13, 2), (13, 1)]
 
 
-def test_many_rows_of_one_key_are_not_gone_through_for_each_that_is_kept() -> None:
+def test_many_rows_of_one_key_are_not_scanned_for_each_kept_row() -> None:
     schema = pa.schema([("k", pa.int64())])
     vs = np.arange(1 << 16) * 10
     columns = [pa.array(vs), pa.array(vs + 1), pa.array(np.zeros_like(vs))]

@@ -33,7 +33,7 @@ def place(value: Any, *, down: bool, nulls_first: bool) -> tuple[Any, ...]:
     cuts=splits(),
     ways=st.tuples(*[st.tuples(st.booleans(), st.booleans())] * 2),
 )
-def test_those_of_one_start_are_sorted(
+def test_rows_with_equal_starts_are_sorted(
     run: Run, cuts: list[int], ways: tuple[tuple[bool, bool], ...]
 ) -> None:
     spec = SortTogether(("x", "n"), ways)

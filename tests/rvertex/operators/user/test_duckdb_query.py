@@ -125,7 +125,7 @@ def computed(query: str, rows_max: int) -> list[tuple[object, ...]]:
         ),
     ],
 )
-def test_rows_are_computed_alone(query: str, wanted: list[tuple[object, ...]]) -> None:
+def test_rows_are_computed_independently(query: str, wanted: list[tuple[object, ...]]) -> None:
     assert computed(query, 1) == computed(query, 5) == computed(query, 1000) == wanted
 
 
@@ -159,7 +159,7 @@ CONDITIONS = ("true", "x > 2", "s = 'a' OR x IS NULL", "len(l) <> 1 AND x <> 4",
     st.sampled_from(CONDITIONS),
     st.sets(st.integers(1, COUNT - 1)),
 )
-def test_results_do_not_depend_on_the_cuts(
+def test_results_do_not_depend_on_batch_boundaries(
     expressions: list[str], condition: str, cuts: set[int]
 ) -> None:
     named = ", ".join(f"{made} AS c{n}" for n, made in enumerate(expressions))
@@ -170,7 +170,7 @@ def test_results_do_not_depend_on_the_cuts(
     assert in_cuts(query, sorted(cuts)) == in_cuts(query, list(range(1, COUNT))) == whole
 
 
-def test_an_order_that_is_not_that_of_the_rows_is_an_error() -> None:
+def test_results_in_another_order_than_the_rows_are_an_error() -> None:
     query = DuckdbQuery("SELECT x FROM rows ORDER BY x DESC")
     stream = ROWS.apply(query, {"x": "int64"})
     plan = lower(stream.to_parquet(), root="r", parallelism=1)
@@ -198,13 +198,13 @@ def test_an_order_that_is_not_that_of_the_rows_is_an_error() -> None:
         ("DELETE FROM rows", "SELECT"),
     ],
 )
-def test_what_depends_on_more_than_the_row_is_refused(query: str, reason: str) -> None:
+def test_queries_over_more_than_one_row_are_rejected(query: str, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         ROWS.apply_sql(query)
 
 
 @pytest.mark.parametrize("name", ["_row", "RowID"])
-def test_a_column_may_not_hide_the_row_numbers(name: str) -> None:
+def test_a_column_cannot_have_the_name_of_the_row_numbers(name: str) -> None:
     with pytest.raises(UsageError, match="rename the column"):
         result_schema("SELECT 1 AS a FROM rows", pa.schema([(name, pa.int64())]))
 

@@ -86,7 +86,7 @@ def test_a_process_is_called_when_events_end() -> None:
 
 @examples(8)
 @given(some_rows(), some_ctis)
-def test_edges_and_intervals_give_the_same_rows(rows: list[Any], ctis: list[int]) -> None:
+def test_edges_and_intervals_have_the_same_results(rows: list[Any], ctis: list[int]) -> None:
     runs = [edge_run(rows, ending(ctis)), closed_run(rows, ending(ctis))]
     found = [assert_cut_invariant(spec_of(Stays), [run], [PAYLOAD]).events for run in runs]
     edges, intervals = (sorted_rows(pa.Table.from_batches([events])) for events in found)
@@ -110,7 +110,7 @@ class Fails(KeyedProcess):
         ctx.emit("end", 1 // event.x, event.vs)
 
 
-def test_an_end_that_raises_is_passed_over() -> None:
+def test_an_event_whose_on_end_raises_is_skipped() -> None:
     run = make_run([ev(1, 3, k=1, x=0), ev(2, 5, k=1, x=1), cti(9)], PAYLOAD)
     out = assert_cut_invariant(spec_of(Fails, "skip"), [run], [PAYLOAD])
     assert [row["what"] for row in out.events.to_pylist()] == ["begin", "begin", "end"]
@@ -130,7 +130,7 @@ class Wrong(KeyedProcess):
         self.count = "none"  # type: ignore[assignment]
 
 
-def test_a_wrong_field_is_told_with_the_method() -> None:
+def test_a_wrong_field_is_reported_with_the_method() -> None:
     run = make_run([ev(1, 3, k=1, x=0), cti(9)], PAYLOAD)
     with pytest.raises(UserCodeError, match="on_end"):
         answer_of(spec_of(Wrong), [run], [PAYLOAD])

@@ -96,7 +96,7 @@ def test_a_timer_moves_and_fires_when_its_time_has_passed() -> None:
     ]
 
 
-def test_no_other_key_makes_a_timer_fire_and_rows_wait_for_it() -> None:
+def test_a_timer_fires_only_for_its_key_and_rows_wait_for_it() -> None:
     class Late(Sessions):
         def on_event(self, event: Any, ctx: KeyedContext) -> None:
             super().on_event(event, ctx)
@@ -166,7 +166,7 @@ def test_equal_timers_of_float_keys_fire_by_number_then_nan_then_null(
     assert found == ["-2.0", "0.0", "1.0", "2.0", "3.0", "inf", "nan", "None"]
 
 
-def test_rows_that_start_later_wait_and_the_past_is_refused() -> None:
+def test_rows_that_start_later_wait_and_the_past_is_rejected() -> None:
     class Later(KeyedProcess):
         def on_event(self, event: Any, ctx: KeyedContext) -> None:
             ctx.emit(1, vs=event.vs + 3, ve=event.vs + 9)
@@ -229,7 +229,9 @@ class Everything(KeyedProcess):
 @pytest.mark.parametrize("keys", [("k",), ("k", "s"), ("x",)])
 @given(run=runs(duration_max=4), cuts=splits())
 @examples(3)
-def test_no_cutting_and_no_restore_shows(run: Run, cuts: list[int], keys: tuple[str, ...]) -> None:
+def test_batches_and_restores_do_not_change_the_output(
+    run: Run, cuts: list[int], keys: tuple[str, ...]
+) -> None:
     spec = spec_of(Everything, pa.schema([("what", pa.string())]), keys)
     assert_cut_invariant(spec, [run], [PAYLOAD], cuts)
 
@@ -242,7 +244,7 @@ def test_no_row_waits_for_a_timer_that_has_fired() -> None:
 
 @given(run=runs(duration_max=4))
 @examples(8)
-def test_nor_does_the_size_of_its_pieces(run: Run) -> None:
+def test_the_size_of_pieces_does_not_change_the_output(run: Run) -> None:
     spec = spec_of(Everything, pa.schema([("what", pa.string())]))
     with pytest.MonkeyPatch.context() as patch:
         expected = table_of(spec.open([PAYLOAD]).process([run]))
@@ -251,7 +253,7 @@ def test_nor_does_the_size_of_its_pieces(run: Run) -> None:
         assert table_of(spec.open([PAYLOAD]).process([run])) == expected
 
 
-def test_a_few_rows_wait_for_more_before_they_become_columns() -> None:
+def test_a_few_rows_are_collected_before_they_become_columns() -> None:
     """A column costs as much as many rows."""
     schema = event_schema(pa.schema([("k", pa.string()), ("x", pa.int64())]))
     waiting, rows = emitted.Emitted(schema, ["k"], lambda keys: [pa.array(keys)]), emitted.Rows(1)
@@ -329,7 +331,7 @@ ODD = pa.schema([("k", pa.int64()), ("x", pa.int64())])
 @pytest.mark.parametrize("on_error", ["skip", "dead_letter"])
 @given(run=runs(ODD), cuts=splits())
 @examples(3)
-def test_a_call_that_raised_has_changed_nothing(run: Run, cuts: list[int], on_error: Any) -> None:
+def test_a_call_that_raised_changes_nothing(run: Run, cuts: list[int], on_error: Any) -> None:
     assert_cut_invariant(spec_of(Touchy, N, on_error=on_error), [run], [ODD], cuts)
 
 
@@ -359,7 +361,7 @@ def test_poison_is_counted_and_kept() -> None:
 
 @given(run=runs(ODD), cuts=splits())
 @examples(10)
-def test_letters_do_not_depend_on_the_cutting(run: Run, cuts: list[int]) -> None:
+def test_dead_letters_do_not_depend_on_batch_boundaries(run: Run, cuts: list[int]) -> None:
     def letters(pieces: list[Run]) -> list[Any]:
         operator = spec_of(Touchy, N, on_error="dead_letter").open([ODD])
         for piece in pieces:
@@ -377,7 +379,7 @@ def test_letters_do_not_depend_on_the_cutting(run: Run, cuts: list[int]) -> None
     assert letters([*pieces, at_end]) == letters([Run(run.events, NO_CTIS), at_end])
 
 
-def test_fail_names_the_event_and_the_line() -> None:
+def test_on_error_fail_shows_the_event_and_the_line() -> None:
     with pytest.raises(UserCodeError) as raised:
         run_items(spec_of(Touchy, N), [ev(1, k="a", x=2), ev(2, k="a", x=3)])
     text = str(raised.value)
@@ -387,14 +389,14 @@ def test_fail_names_the_event_and_the_line() -> None:
     assert 'on_error="skip"' in text
 
 
-def test_fail_shows_times_as_the_code_sees_them() -> None:
+def test_on_error_fail_shows_times_in_the_form_that_the_code_gets() -> None:
     payload = pa.schema({"k": pa.string(), "x": pa.timestamp("ns", "UTC")})
     at = datetime(1970, 1, 1, 0, 0, 7, 1, tzinfo=UTC)
     with pytest.raises(UserCodeError, match=r"odd: 7000001 at .*\n.* k='a', x=7000001\n"):
         run_items(spec_of(Touchy, N), [ev(1, k="a", x=at)], payload)
 
 
-def test_state_is_of_its_type() -> None:
+def test_state_fields_have_their_declared_type() -> None:
     class Wrong(KeyedProcess):
         total: float = 0.0
         seen: list[int]
@@ -422,7 +424,7 @@ def test_state_is_of_its_type() -> None:
         run_items(spec, [ev(0, k="a", x=4)])
 
 
-def test_events_and_timers_are_not_to_be_kept() -> None:
+def test_events_and_timers_cannot_be_stored() -> None:
     class Keeps(KeyedProcess):
         kept: ClassVar[list[Any]] = []
 
@@ -442,7 +444,7 @@ def test_events_and_timers_are_not_to_be_kept() -> None:
         run_items(spec, [ev(0, k="a", x=2), cti(5)])
 
 
-def test_a_cycle_that_is_not_yet_collected_keeps_no_event() -> None:
+def test_an_uncollected_reference_cycle_keeps_no_event() -> None:
     class Cyclic(KeyedProcess):
         def on_event(self, event: Any, ctx: KeyedContext) -> None:
             def count(n: int) -> int:
@@ -494,7 +496,7 @@ def test_mistakes_in_calls(call: Any, message: str) -> None:
         run_items(spec_of(Calls, N), [ev(0, k="a")])
 
 
-def test_timers_of_timers_are_later_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timers_set_by_timers_are_later_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
     class Endless(KeyedProcess):
         def on_event(self, event: Any, ctx: KeyedContext) -> None:
             ctx.set_timer(event.vs + 1)
@@ -529,7 +531,7 @@ class Hasty(KeyedProcess):
         ctx.set_timer(timer.at + self.period)
 
 
-def test_timers_that_hardly_let_time_pass_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timers_that_hardly_advance_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keyed_process, "TIMERS_MAX", 50)
     spec = spec_of(Hasty, pa.schema([]))
 
@@ -545,7 +547,7 @@ def test_timers_that_hardly_let_time_pass_are_refused(monkeypatch: pytest.Monkey
     fire(100)
 
 
-def test_whether_timers_are_too_many_does_not_depend_on_the_cutting(
+def test_the_limit_on_timers_does_not_depend_on_batch_boundaries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(keyed_process, "TIMERS_MAX", 50)
@@ -557,7 +559,7 @@ def test_whether_timers_are_too_many_does_not_depend_on_the_cutting(
             operator.process([Run(make_run([], KV).events, times)])
 
 
-def test_whether_timers_are_too_many_does_not_depend_on_other_keys(
+def test_the_limit_on_timers_does_not_depend_on_other_keys(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Named(Hasty):
@@ -591,7 +593,7 @@ def test_whether_timers_are_too_many_does_not_depend_on_other_keys(
                     fire(process, timers, others, own=own)
 
 
-def test_a_key_that_came_and_went_leaves_no_row() -> None:
+def test_a_forgotten_key_leaves_no_row() -> None:
     operator = SESSIONS.open([KV])
     for t in range(0, 100, 10):
         operator.process([Run(make_run([ev(t, k=f"k{t}", x=1)], KV).events, NO_CTIS)])
@@ -625,7 +627,7 @@ class Outside:
         return 0.25
 
 
-def test_logged_values_are_the_same_again() -> None:
+def test_logged_values_are_repeated() -> None:
     class Stamped(KeyedProcess):
         def on_event(self, event: Any, ctx: KeyedContext) -> None:
             ctx.emit(ctx.now())
@@ -661,7 +663,7 @@ class Count(KeyedProcess):
 
 @given(st.data())
 @examples(20)
-def test_the_log_of_changes_is_that_of_a_dictionary(data: st.DataObject) -> None:
+def test_the_log_of_changes_equals_a_dictionary(data: st.DataObject) -> None:
     spec = spec_of(Count, pa.schema([]))
     operator = spec.open([KV])
     naive: dict[str, int] = {}

@@ -109,7 +109,7 @@ class Shop:
     ],
     ids=["function", "coroutine", "batch", "class", "partial"],
 )
-def test_rows_leave_in_order_with_their_answers(
+def test_rows_are_emitted_in_order_with_their_results(
     function: Callable[..., Any], options: dict[str, Any]
 ) -> None:
     stream = skus(list(range(100))).lookup(function, PRICE, "sku", concurrency=8, **options)
@@ -126,7 +126,7 @@ def noted(sku: int) -> float:
 
 
 @pytest.mark.parametrize("seed", seeds(1, 4))
-def test_cuts_restores_and_kills_see_the_same_answers(seed: int) -> None:
+def test_batches_restores_and_kills_do_not_change_results(seed: int) -> None:
     numbers = random.Random(seed)
     values = [numbers.choice([None, *range(20)]) for _ in range(60)]
     stream = skus(values).lookup(
@@ -141,7 +141,7 @@ def test_cuts_restores_and_kills_see_the_same_answers(seed: int) -> None:
     whole.require_end()
 
 
-def test_a_restart_does_not_call_again() -> None:
+def test_a_restart_does_not_repeat_calls() -> None:
     stream = skus([1, 2, 3, 1]).lookup(noted, PRICE, "sku")
     run = PlanRun(plan_of(stream), VirtualClock(0, 0))
     run.read_sources()
@@ -158,7 +158,7 @@ def test_a_restart_does_not_call_again() -> None:
     ("ttl_us", "calls"), [(None, 6), (10, 4), (11, 3), (25, 3), (26, 2), (1000, 2)]
 )
 @pytest.mark.parametrize("rows_max", [1, 1000])
-def test_an_answer_is_used_for_its_time_of_events(
+def test_a_cached_result_is_used_for_its_time_to_live(
     ttl_us: int | None, calls: int, rows_max: int
 ) -> None:
     def fetched(sku: int) -> int:
@@ -209,7 +209,7 @@ class AwayError(Exception):
     ],
     ids=repr,
 )
-def test_errors_that_cannot_pass_are_not_retried(error: Exception, passes: bool) -> None:
+def test_permanent_errors_are_not_retried(error: Exception, passes: bool) -> None:
     assert may_pass(error) == passes
 
     def fails(sku: int) -> float:
@@ -260,7 +260,7 @@ def test_many_calls_that_never_return_end_the_job() -> None:
     ],
     ids=lambda value: str(type(value).__name__),
 )
-def test_what_is_no_answer_is_told_with_its_row(given: Any, match: str) -> None:
+def test_an_invalid_result_is_reported_with_its_row(given: Any, match: str) -> None:
     def returns(sku: int) -> Any:
         if isinstance(given, BaseException):
             raise given
@@ -283,7 +283,7 @@ def test_a_batch_with_a_bad_row_loses_only_that_row() -> None:
     assert [row["price"] for row in answer(stream)] == [0.0, 1.0, 2.0, 4.0, 5.0]
 
 
-def test_a_batch_with_too_many_answers_is_named() -> None:
+def test_a_batch_with_too_many_results_is_named() -> None:
     stream = skus([1, 2]).lookup(lambda given: [1.0, 2.0, 3.0], PRICE, "sku", batch=2)
     with pytest.raises(UserCodeError, match="returned 3 values for 2 requests"):
         answer(stream)
@@ -294,7 +294,7 @@ def test_without_on_the_function_gets_the_row() -> None:
     assert [(row["a"], row["b"]) for row in answer(stream)] == [(1, "x"), (None, "x")]
 
 
-def test_answers_of_a_test_are_recorded_ones() -> None:
+def test_a_test_returns_recorded_results() -> None:
     stream = skus([1, 2]).lookup(noted, PRICE, "sku", on_error="null")
     found = answer(stream, noted={1: 4.5, 2: ValueError("gone")})
     assert [row["price"] for row in found] == [4.5, None]
@@ -318,7 +318,9 @@ def test_answers_of_a_test_are_recorded_ones() -> None:
         (functools.partial(noted, threading.Lock()), {}, "cannot be sent"),
     ],
 )
-def test_what_cannot_work_is_refused(function: Any, options: dict[str, Any], match: str) -> None:
+def test_impossible_lookups_are_rejected(
+    function: Any, options: dict[str, Any], match: str
+) -> None:
     given = {"schema": PRICE, "on": "sku", **options}
     with pytest.raises((InvalidPlanError, ss.StreamEngineError), match=match):
         skus([1]).lookup(function, **given)
@@ -338,7 +340,7 @@ def counted(sku: int) -> int:
 
 
 @pytest.mark.parametrize("seed", seeds(1, 4))
-def test_a_key_is_called_once_whatever_is_cut_restored_or_killed(seed: int) -> None:
+def test_a_key_is_called_once_despite_batches_restores_and_kills(seed: int) -> None:
     numbers = random.Random(seed)
     values = [numbers.choice([None, 13, *range(8)]) for _ in range(60)]
     schedule = Schedule(
@@ -372,7 +374,7 @@ class Decided(VirtualClock):
         ("fail", "retry", [11, 21], {1: 1, 2: 1}),
     ],
 )
-def test_a_call_without_a_known_answer_is_decided_by_policy(
+def test_a_call_with_an_unknown_result_follows_the_policy(
     policy: Any, decided: str, answers: list[Any], called: dict[int, int]
 ) -> None:
     operator, journal = begun_operator(policy, decided)
@@ -384,7 +386,7 @@ def test_a_call_without_a_known_answer_is_decided_by_policy(
     assert called == CALLED
 
 
-def test_a_call_without_a_known_answer_ends_the_job() -> None:
+def test_a_call_with_an_unknown_result_ends_the_job() -> None:
     operator, _ = begun_operator("fail", "")
     with pytest.raises(UnknownCallError, match=r"key int 1 .*STREAMSCOPE_UNKNOWN_CALLS"):
         operator.process([run_of([1, 2])])
@@ -420,6 +422,6 @@ def run_of(values: list[int]) -> Run:
         ({"on_error": "fail"}, "on_error='fail'"),
     ],
 )
-def test_calls_that_cannot_be_made_once_are_refused(options: dict[str, Any], match: str) -> None:
+def test_calls_that_cannot_be_made_once_are_rejected(options: dict[str, Any], match: str) -> None:
     with pytest.raises((InvalidPlanError, ss.StreamEngineError), match=match):
         skus([1]).call_once(counted, {"n": "int64"}, **{"key": "sku", **options})

@@ -49,14 +49,14 @@ def repeated(batch: pa.RecordBatch) -> Any:
 @pytest.mark.parametrize("on_error", POLICIES)
 @given(run=runs(duration_max=4), cuts=splits())
 @examples(15)
-def test_apply_under_any_cutting(run: Run, cuts: list[int], on_error: OnError) -> None:
+def test_apply_with_any_batch_boundaries(run: Run, cuts: list[int], on_error: OnError) -> None:
     spec = applied(repeated, pa.schema([("n", pa.int64())]), on_error=on_error)
     assert_cut_invariant(spec, [run], [PAYLOAD], cuts)
 
 
 @given(run=runs(duration_max=4), cuts=splits())
 @examples(10)
-def test_apply_without_poison_needs_no_past(run: Run, cuts: list[int]) -> None:
+def test_apply_without_poison_needs_no_history(run: Run, cuts: list[int]) -> None:
     def same(batch: pa.RecordBatch) -> Any:
         return {"n": batch.column("n"), "_row": np.arange(batch.num_rows)}
 
@@ -85,7 +85,7 @@ def process(spec: Apply | UserOperator, run: Run = RUN) -> list[Item]:
         lambda b: {"x": pa.chunked_array([b.column("x").cast(pa.int32())])},
     ],
 )
-def test_what_apply_may_return(function: Any) -> None:
+def test_allowed_results_of_apply(function: Any) -> None:
     assert process(applied(function)) == table_of(RUN)
 
 
@@ -117,7 +117,7 @@ def odd(batch: pa.RecordBatch) -> Any:
     return batch
 
 
-def test_a_row_is_poison_if_the_function_raises_on_it_alone() -> None:
+def test_a_row_is_poison_if_the_function_fails_on_it_alone() -> None:
     with pytest.raises(UserCodeError, match=r"ValueError: 1 at .*\non event 1 .*\[1, 9\): x=1\n"):
         process(applied(odd))
     spec = applied(odd, on_error="dead_letter")
@@ -131,7 +131,7 @@ def test_a_row_is_poison_if_the_function_raises_on_it_alone() -> None:
         process(applied(lambda b: {"x": ["a"] * b.num_rows}))
 
 
-def test_cuts_are_compared_when_asked() -> None:
+def test_results_for_other_batches_are_compared_on_request() -> None:
     def total(batch: pa.RecordBatch) -> Any:
         return {"x": np.cumsum(batch.column("x").to_numpy())}
 
@@ -178,12 +178,12 @@ NC = pa.schema([("n", pa.int64()), ("c", pa.int64())])
 @pytest.mark.parametrize("on_error", POLICIES)
 @given(run=runs(duration_max=4), cuts=splits())
 @examples(4)
-def test_transform_under_any_cutting(run: Run, cuts: list[int], on_error: OnError) -> None:
+def test_transform_with_any_batch_boundaries(run: Run, cuts: list[int], on_error: OnError) -> None:
     spec = UserOperator(UserCode("Changes", Changes), NC, on_error)
     assert_cut_invariant(spec, [run], [PAYLOAD], cuts)
 
 
-def test_transform_that_fails_shows_where() -> None:
+def test_a_failing_transform_shows_the_line() -> None:
     spec = UserOperator(UserCode("Changes", Changes()), NC)
     run = make_run([ev(1, k=1, n=1), ev(2, k=1, n=-1)], PAYLOAD)
     with pytest.raises(UserCodeError, match=r"negative at .*\n.*the first of 2 events given"):
@@ -221,7 +221,7 @@ def rows(*vs: int, ve: int = 99) -> dict[str, Any]:
         ({"x": [1]}, "no column '_vs'"),
     ],
 )
-def test_transforms_owe_a_stream_in_normal_form(result: Any, message: str) -> None:
+def test_transforms_must_return_a_valid_stream(result: Any, message: str) -> None:
     run = Run(RUN.events, np.array([6, INF_TIME]))
     with pytest.raises(UserResultError, match=message):
         process(UserOperator(UserCode("Says", Says(result)), XY), run)
@@ -230,7 +230,7 @@ def test_transforms_owe_a_stream_in_normal_form(result: Any, message: str) -> No
 @pytest.mark.parametrize(
     ("state", "message"), [([1], "has to return a dict"), ({"a": object}, "plain values and")]
 )
-def test_state_of_a_transform_is_plain(state: Any, message: str) -> None:
+def test_the_state_of_a_transform_is_plain_values(state: Any, message: str) -> None:
     operator = UserOperator(UserCode("Says", Says(state=state)), XY).open([XY])
     with pytest.raises(UserResultError, match=message):
         operator.snapshot()
@@ -254,7 +254,7 @@ class Fixed:
         return 0.5
 
 
-def test_transforms_draw_logged_values() -> None:
+def test_transforms_use_logged_values() -> None:
     operator = UserOperator(UserCode("Draws", Draws), XY).open([XY])
     journal = ValueJournal()
     operator.use_values(journal, Fixed())

@@ -74,12 +74,12 @@ def test_panes() -> None:
 
 
 @pytest.mark.parametrize(("size", "every"), [(0, 1), (1, 0), (-5, 1), (2**63, 1)])
-def test_senseless_windows_are_refused(size: int, every: int) -> None:
+def test_invalid_windows_are_rejected(size: int, every: int) -> None:
     with pytest.raises(InvalidWindowError, match="at least 1 microsecond"):
         Windows(size, every)
 
 
-def test_quotients_of_sorted_times_are_those_of_dividing_each() -> None:
+def test_quotients_of_sorted_times_equal_a_division_of_each() -> None:
     random = np.random.default_rng(5)
     for step, unit in ((3, 1_000), (40, 7), (1, 10**6), (10**6, 1_000), (2, 3)):
         times = np.cumsum(random.integers(0, step, 700)) - 50_000

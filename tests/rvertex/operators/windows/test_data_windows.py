@@ -117,7 +117,7 @@ def test_snapshots_of_points(run: Run, cuts: list[int], keys: tuple[str, ...]) -
     _assert_naive(SnapshotAggregate(keys, AGGREGATES), run, out, naive.snapshots)
 
 
-def test_the_worked_session() -> None:
+def test_a_worked_session() -> None:
     items = [ev(0, x=1.0), ev(4, x=2.0), ev(8, 15, x=4.0), ev(12, x=8.0), ev(19, x=16.0)]
     run = make_run([*items, cti(5), cti(13), cti(24)], SMALL)
     out = assert_cut_invariant(SessionAggregate((), 5, 12, TWO), [run], [SMALL])
@@ -131,7 +131,7 @@ def test_the_worked_session() -> None:
     ]
 
 
-def test_the_worked_count_window() -> None:
+def test_a_worked_count_window() -> None:
     items = [ev(1, x=1.0), ev(3, 9, x=2.0), ev(3, x=4.0), ev(7, x=8.0), ev(8, x=16.0)]
     run = make_run([*items, cti(2), cti(4), cti(9), cti(INF_TIME)], SMALL)
     out = assert_cut_invariant(CountWindowAggregate((), 2, TWO), [run], [SMALL])
@@ -145,7 +145,7 @@ def test_the_worked_count_window() -> None:
     ]
 
 
-def test_the_worked_snapshot() -> None:
+def test_a_worked_snapshot() -> None:
     items = [ev(0, 6, x=1.0), ev(2, 9, x=2.0), ev(6, 9, x=4.0), ev(12, 14, x=8.0)]
     run = make_run([*items, cti(2), cti(6), cti(9), cti(13), cti(14)], SMALL)
     out = assert_cut_invariant(SnapshotAggregate((), TWO), [run], [SMALL])
@@ -162,7 +162,7 @@ def test_the_worked_snapshot() -> None:
     ]
 
 
-def test_a_snapshot_holds_events_without_end() -> None:
+def test_a_snapshot_includes_endless_events() -> None:
     run = make_run([ev(0, INF_TIME, x=1.0), ev(5, 6, x=2.0), cti(9), cti(INF_TIME)], SMALL)
     out = assert_cut_invariant(SnapshotAggregate((), TWO), [run], [SMALL])
     assert table_of(out) == [
@@ -214,7 +214,7 @@ def test_a_large_batch_equals_small_ones(spec: OperatorSpec) -> None:
         SnapshotAggregate(("k",), TWO),
     ],
 )
-def test_windows_that_start_together_come_by_key(spec: OperatorSpec) -> None:
+def test_windows_with_equal_starts_are_ordered_by_key(spec: OperatorSpec) -> None:
     """More windows than one part of the output has, with keys in another order."""
     keys = [7, 3, 9, 1, 8, 0, 5, 2]
     events = [ev(t, t + 6, k=k, x=float(k)) for t in (0, 3, 30) for k in keys]

@@ -26,7 +26,9 @@ ONE = pa.schema([("n", pa.int64())])
 
 @examples(8)
 @given(run=runs(duration_max=1, max_size=12), cuts=splits(), is_max=st.booleans())
-def test_no_event_of_the_same_lifetime_is_further(run: Run, cuts: list[int], is_max: bool) -> None:
+def test_extremes_are_not_exceeded_by_events_of_the_same_lifetime(
+    run: Run, cuts: list[int], is_max: bool
+) -> None:
     out = assert_cut_invariant(Extremes("n", is_max), [run], [PAYLOAD], cuts)
     rows = run.events.to_pylist()
     kept = [
@@ -45,7 +47,7 @@ def test_no_event_of_the_same_lifetime_is_further(run: Run, cuts: list[int], is_
         assert out.events.num_rows == len(expected)
 
 
-def test_ties_are_kept_and_other_ends_are_apart() -> None:
+def test_ties_are_kept_and_other_ends_are_separate() -> None:
     items: list[Ev | Cti] = [
         ev(0, 10, n=3),
         ev(0, 10, n=5),

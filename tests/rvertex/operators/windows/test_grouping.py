@@ -39,7 +39,7 @@ def test_keys_close_together_or_far_apart(keys: list[int | None], windows: list[
     assert lanes[0].to_pylist() == expected["count_all"].to_pylist()
 
 
-def test_more_cells_than_narrow_integers_count() -> None:
+def test_more_cells_than_narrow_integers_can_count() -> None:
     rows = 60_000
     at = np.arange(rows)
     windows, keys = at * 10**9, at * 7919 % rows

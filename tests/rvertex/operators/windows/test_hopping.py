@@ -143,7 +143,7 @@ EDGE_SIZES = st.sampled_from(
     window=EDGE_SIZES,
     points=st.booleans(),
 )
-def test_times_at_the_edges_of_the_axis(
+def test_times_at_the_ends_of_the_time_axis(
     table: list[Any], ctis: np.ndarray, cuts: list[int], window: tuple[int, int], points: bool
 ) -> None:
     if window[0] > 2**60 and window[1] < 2**60:
@@ -162,7 +162,7 @@ def test_times_at_the_edges_of_the_axis(
     window=SIZES,
     points=st.booleans(),
 )
-def test_each_phase_alone_is_cut_invariant(
+def test_each_phase_alone_does_not_depend_on_batch_boundaries(
     run: Run, cuts: list[int], window: tuple[int, int], points: bool
 ) -> None:
     spec = WindowAggregate(("k",), *window, AGGREGATES, points=points)
@@ -178,7 +178,7 @@ def test_each_phase_alone_is_cut_invariant(
     window=SIZES,
     points=st.booleans(),
 )
-def test_two_first_phases_give_what_one_gives(
+def test_two_first_phases_equal_one(
     tables: tuple[list[Any], list[Any]],
     ctis: np.ndarray,
     window: tuple[int, int],
@@ -375,7 +375,7 @@ def test_mistakes_are_named() -> None:
         PartialAggregate((), 0, 1, (), points=True).open([PAYLOAD])
 
 
-def test_an_endless_lifetime_is_refused() -> None:
+def test_an_endless_lifetime_is_rejected() -> None:
     spec = WindowAggregate((), 4, 4, (AggregateSpec("count", None, "c"),), points=False)
     run = make_run([ev(1, INF_TIME)], PAYLOAD)
     with pytest.raises(UnboundedLifetimeError, match=r"\.clip\(\.\.\.\) or \.set_duration"):
@@ -404,7 +404,7 @@ def test_many_rows_far_apart_are_in_few_windows_each(size: int, points: bool) ->
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_a_sum_that_leaves_int64_is_an_error_and_one_that_returns_is_exact(cut: bool) -> None:
+def test_a_sum_beyond_int64_is_an_error_unless_it_returns(cut: bool) -> None:
     spec = WindowAggregate((), 10, 10, (AggregateSpec("sum", "n", "t"),), points=True)
     big = 2**63 - 1
 
@@ -426,7 +426,7 @@ def test_a_sum_that_leaves_int64_is_an_error_and_one_that_returns_is_exact(cut: 
         total(big, 1)
 
 
-def test_final_reads_what_partial_announces() -> None:
+def test_the_final_phase_reads_the_columns_of_the_partial_phase() -> None:
     partial = PartialAggregate(("k",), 6, 2, AGGREGATES, points=True)
     final = FinalAggregate(("k",), 6, 2, AGGREGATES, points=True)
     whole = WindowAggregate(("k",), 6, 2, AGGREGATES, points=True)
@@ -448,7 +448,7 @@ def test_many_pairs_are_emitted_in_parts(run: Run, keys: tuple[str, ...], pairs_
 
 
 @pytest.mark.parametrize("window", [(10, 10), (12, 5), (7, 9)])
-def test_windows_at_the_ends_of_the_axis_are_emitted(window: tuple[int, int]) -> None:
+def test_windows_at_the_ends_of_the_time_axis_are_emitted(window: tuple[int, int]) -> None:
     for at in (MIN_TIME, MIN_TIME + 25, INF_TIME - 25, INF_TIME - 2):
         run = make_run([ev(at, k=1, n=1, x=1.0, s="a"), cti(INF_TIME)], PAYLOAD)
         for points in (False, True):
@@ -457,7 +457,7 @@ def test_windows_at_the_ends_of_the_axis_are_emitted(window: tuple[int, int]) ->
 
 
 @pytest.mark.parametrize("planted", [None, "reversed", "lost", "fence"])
-def test_rows_that_come_by_key_are_merged_range_by_range(planted: str | None) -> None:
+def test_rows_ordered_by_key_are_merged_range_by_range(planted: str | None) -> None:
     """Partial rows of three first phases, one after the other, each sorted by key."""
     aggregates = (AggregateSpec("sum", "x", "x"), AggregateSpec("last", "x", "last"))
     payload = pa.schema([("k", pa.int64()), ("x", pa.float64())])

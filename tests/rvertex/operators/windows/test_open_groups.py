@@ -74,7 +74,7 @@ def said(keys: list[pa.Array], lanes: list[pa.Array]) -> str:
 
 @pytest.mark.parametrize("nulls", [False, True])
 @pytest.mark.parametrize("name", one_in(2, KEYS))
-def test_pieces_give_what_one_pass_gives(name: str, nulls: bool) -> None:
+def test_several_batches_equal_one(name: str, nulls: bool) -> None:
     kind = pa.int64() if nulls else pa.timestamp("us")
     rows = events(name, 3, kind, nulls=nulls)
     grouping = Grouping(("k",), (kind,), accumulators)
@@ -96,7 +96,7 @@ def test_pieces_give_what_one_pass_gives(name: str, nulls: bool) -> None:
         assert said(keys, lanes) == expected
 
 
-def test_what_was_saved_does_not_change() -> None:
+def test_saved_groups_do_not_change() -> None:
     rows = events("some far away", 9, pa.int64(), nulls=True)
     grouping = Grouping(("k",), (pa.int64(),), accumulators)
     groups = OpenGroups(grouping)
@@ -116,7 +116,7 @@ def test_keys_close_together_need_no_index() -> None:
 
 
 @pytest.mark.parametrize("is_session", [False, True])
-def test_groups_of_keys_close_together_are_none_of_the_index(is_session: bool) -> None:
+def test_groups_of_close_keys_are_not_in_the_index(is_session: bool) -> None:
     rows = events("close together", 3, pa.int64(), nulls=False)
     rows = rows.append_column("_ve", rows.column("_vs"))
 
@@ -129,7 +129,7 @@ def test_groups_of_keys_close_together_are_none_of_the_index(is_session: bool) -
     assert groups.save()["key0"].num_rows == 0
 
 
-def test_keys_at_both_ends_of_their_type_are_in_order_however_they_come() -> None:
+def test_keys_at_both_limits_of_their_type_keep_their_order() -> None:
     least, greatest = -(2**63), 2**63 - 1
     grouping = Grouping(("k",), (pa.int64(),), lambda: [CountRows()])
     for first, then in ((greatest, least), (least, greatest), (greatest - 9, least + 9)):
@@ -141,7 +141,7 @@ def test_keys_at_both_ends_of_their_type_are_in_order_however_they_come() -> Non
         assert sorted(lanes[0].to_pylist()) == [2_000, 4_000]
 
 
-def test_the_range_is_four_times_the_rows_at_most_also_when_restored() -> None:
+def test_the_direct_range_is_at_most_four_times_the_rows_also_after_a_restore() -> None:
     column = pa.array(range(0, 4 * SPAN_MIN, 3))
     keys = OffsetKeys.beginning(column)
     assert keys is not None

@@ -66,7 +66,7 @@ SMALL = pa.schema([("k", pa.int64()), ("x", pa.int64())])
     vertices=st.integers(1, 3),
     is_paced=st.booleans(),
 )
-def test_two_phases_are_one(
+def test_two_phases_equal_one(
     run: Run, cuts: list[int], keys: tuple[str, ...], gap: int, vertices: int, is_paced: bool
 ) -> None:
     pane = pane_us(gap, is_paced=is_paced)
@@ -102,7 +102,7 @@ def test_two_phases_are_one(
     pane=st.sampled_from([1, 3, 7, 40]),
     restore=st.booleans(),
 )
-def test_a_source_need_not_sort(
+def test_a_source_does_not_need_to_sort(
     rows: list[tuple[int, int | None, int | None]],
     cuts: list[int],
     keys: tuple[str, ...],
@@ -164,7 +164,7 @@ def test_files_are_not_sorted_for_sessions(tmp_path: Path) -> None:
     assert sum(row["n"] for row in found[0][1]) == len(at)  # type: ignore[misc]
 
 
-def test_the_worked_panes() -> None:
+def test_worked_panes() -> None:
     items: list[Ev | Cti] = [
         ev(0, k=1, x=1),
         ev(3, 9, k=2, x=2),
@@ -189,7 +189,7 @@ def test_the_worked_panes() -> None:
 
 @pytest.mark.parametrize("is_paced", [True, False])
 @pytest.mark.parametrize("gap", one_in(2, [1, 10, 2**62, 2**40]))
-def test_the_ends_of_time(gap: int, is_paced: bool) -> None:
+def test_sessions_at_the_ends_of_the_time_axis(gap: int, is_paced: bool) -> None:
     low, high = MIN_TIME, INF_TIME - 1
     items: list[Ev | Cti] = [
         cti(low),
@@ -233,7 +233,7 @@ def test_a_large_batch_equals_small_ones(any_order: bool) -> None:
         assert_same_items(joined, whole.events, f"in pieces {cuts}")
 
 
-def test_sums_need_only_fit_in_the_end() -> None:
+def test_only_the_final_sums_must_fit() -> None:
     large = 2**62
     spec = PartialSession(("k",), 10, TWO, any_order=True)
     items: list[Ev | Cti] = [ev(t, k=1, x=x) for t, x in enumerate([large, large, -large, 5])]

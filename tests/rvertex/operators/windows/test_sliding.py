@@ -59,7 +59,7 @@ def taken() -> Iterator[list[int]]:
 
 @examples(5)
 @given(run=runs(), cuts=splits(), keys=KEYS, window=WINDOWS)
-def test_sliding_is_gathering(
+def test_sliding_equals_recomputing(
     run: Run, cuts: list[int], keys: tuple[str, ...], window: tuple[int, int]
 ) -> None:
     spec = WindowAggregate(keys, *window, EXACT, points=True)
@@ -102,7 +102,7 @@ def in_steps(spec: WindowAggregate, run: Run, steps: int) -> list[pa.RecordBatch
 
 @pytest.mark.parametrize("steps", [7, 64])
 @pytest.mark.parametrize("kind", ["int64", "int16", "bool", "timestamp[us]", "date32", "uint64"])
-def test_keys_come_and_go(taken: list[int], steps: int, kind: str) -> None:
+def test_keys_appear_and_disappear(taken: list[int], steps: int, kind: str) -> None:
     """Nulls appear late, keys are dropped, and there is a gap longer than a window."""
     draw = np.random.default_rng(5)
     vs = np.sort(np.concatenate([draw.integers(0, 180, 3_000), draw.integers(320, 500, 3_000)]))
@@ -118,7 +118,7 @@ def test_keys_come_and_go(taken: list[int], steps: int, kind: str) -> None:
     assert max(taken) > 0
 
 
-def test_sums_that_may_leave_int64_are_gathered(taken: list[int]) -> None:
+def test_sums_that_may_exceed_int64_are_recomputed(taken: list[int]) -> None:
     """They fit, or are an error, as before."""
     vs, keys = np.array([1, 12, 23, 34, 45]), np.zeros(5, np.int64)
     sums = (AggregateSpec("sum", "n", "total"),)
@@ -134,7 +134,7 @@ def test_sums_that_may_leave_int64_are_gathered(taken: list[int]) -> None:
             in_steps(spec, points(vs, keys, pa.array(large)), 10)
 
 
-def test_what_depends_on_the_order_does_not_slide(taken: list[int]) -> None:
+def test_aggregates_that_depend_on_row_order_do_not_slide(taken: list[int]) -> None:
     payload = pa.schema([("k", pa.int64()), ("x", pa.float64())])
     for aggregate in (AggregateSpec("sum", "x", "o"), AggregateSpec("first", "x", "o")):
         partial = PartialAggregate(("k",), 100, 10, (aggregate,), points=True)

@@ -101,13 +101,13 @@ def test_points(seed: int, every: int) -> None:
 
 
 @pytest.mark.parametrize("seed", one_in(2, [1, 2]))
-def test_all_values_of_a_window(seed: int) -> None:
+def test_functions_of_all_values_of_a_window(seed: int) -> None:
     spec = WindowAggregate(("k",), SIZE, SIZE, specs(HOLISTIC), points=True)
     check(spec, PAYLOAD, steps(seed, points=True))
 
 
 @pytest.mark.parametrize("seed", one_in(2, [1, 2]))
-def test_rows_that_last(seed: int) -> None:
+def test_rows_with_lifetimes(seed: int) -> None:
     spec = PartialAggregate(("l",), SIZE, SIZE // 2, specs(("sum", "min", "last")), points=False)
     check(spec, PAYLOAD, steps(seed, points=False))
 
@@ -125,7 +125,7 @@ def test_partial_rows_are_merged() -> None:
     check(FinalAggregate(("k",), SIZE, SIZE, aggregates, points=True), schema, [*runs, end])
 
 
-def test_a_window_that_closes_is_emitted_in_pieces() -> None:
+def test_a_closing_window_is_emitted_in_pieces() -> None:
     spec = WindowAggregate(("l", "k"), SIZE, SIZE, specs(("sum", "last")), points=True)
     *runs, last = steps(2, points=True)
     with small_limits():

@@ -17,7 +17,7 @@ from tests.rvertex.sinks.places import TYPED
 REFUSED = ("u64", "span", "fine", "map")
 
 
-def test_every_type_comes_back() -> None:
+def test_every_type_is_read_back() -> None:
     kept = [name for name in TYPED.schema.names if name not in REFUSED]
     table = TYPED.select(kept)
     schema = fastavro.parse_schema(json.loads(avro_schema("t", table.schema)))
@@ -27,11 +27,11 @@ def test_every_type_comes_back() -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_column_without_a_type_is_named(name: str) -> None:
+def test_a_column_without_an_avro_type_is_named(name: str) -> None:
     with pytest.raises(InvalidSinkError, match=f"no type for column '{name}'"):
         AvroEncoder("t", TYPED.select([name]).schema)
 
 
-def test_a_name_that_avro_does_not_allow_is_refused() -> None:
+def test_a_name_that_avro_does_not_allow_is_rejected() -> None:
     with pytest.raises(InvalidSinkError, match="rename the column"):
         avro_schema("t", pa.schema([("a-b", pa.int64())]))

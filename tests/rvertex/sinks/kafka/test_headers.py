@@ -66,7 +66,7 @@ class TestHeaders(Conformance):
         finish(place, KILLS + 1)
 
 
-def test_what_is_there_is_not_written_again(
+def test_existing_records_are_not_written_again(
     place: Place, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A writer's rows arrived, but not its progress; any number of opens follow."""
@@ -106,7 +106,7 @@ def test_what_is_there_is_not_written_again(
     assert all(found == sorted(set(found)) for found in seqs.values())
 
 
-def test_what_is_there_in_a_partition_that_was_added_is_found(
+def test_existing_records_in_an_added_partition_are_found(
     place: Place, broker: Broker, topic: str
 ) -> None:
     """A writer that died may have used a new partition before its successor knew it."""
@@ -127,7 +127,7 @@ def test_what_is_there_in_a_partition_that_was_added_is_found(
     assert found.count(seq) == 1
 
 
-def test_a_failure_is_over_when_it_opens_again(
+def test_a_failure_ends_when_the_delivery_opens_again(
     own_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     BROKERS[own_broker.servers] = own_broker

@@ -19,7 +19,9 @@ TEXTS = st.none() | st.text()
 
 @examples(60)
 @given(rows=st.lists(st.tuples(TEXTS, NUMBERS), max_size=8), name=st.text(min_size=1))
-def test_any_text_and_number(rows: list[tuple[str | None, float | None]], name: str) -> None:
+def test_any_text_and_number_is_read_back(
+    rows: list[tuple[str | None, float | None]], name: str
+) -> None:
     texts, numbers = [row[0] for row in rows], [row[1] for row in rows]
     table = pa.record_batch([pa.array(texts, pa.string()), pa.array(numbers)], [f"{name}1", name])
     found = [json.loads(text) for text in json_rows(table).to_pylist()]

@@ -83,7 +83,7 @@ class TestHeaders(_Here):
 
 
 @MODES
-def test_an_older_epoch_is_refused_before_it_changes_anything(
+def test_an_older_epoch_is_rejected_before_it_changes_anything(
     mode: KafkaMode, inside: Broker
 ) -> None:
     """A writer is also fenced by a successor that has only opened, with an epoch higher by one."""
@@ -105,7 +105,7 @@ def test_an_older_epoch_is_refused_before_it_changes_anything(
     assert place.rows() == expected(0, 4)
 
 
-def test_a_writer_of_headers_looks_for_a_successor_before_it_sends(inside: Broker) -> None:
+def test_a_writer_in_headers_mode_checks_for_a_successor_before_it_sends(inside: Broker) -> None:
     place = place_of("headers")
     older, newer = place.destination(0), place.destination(0)
     older.open(1)
@@ -117,7 +117,7 @@ def test_a_writer_of_headers_looks_for_a_successor_before_it_sends(inside: Broke
 
 
 @pytest.mark.parametrize("happens", [False, True])
-def test_commit_whose_answer_is_lost(happens: bool, inside: Broker) -> None:
+def test_a_commit_without_a_response(happens: bool, inside: Broker) -> None:
     """``open`` reports whether it took effect; without it the writer does not continue."""
     place = place_of("transactions")
     lost = place.destination(0)
@@ -142,7 +142,7 @@ def test_commit_whose_answer_is_lost(happens: bool, inside: Broker) -> None:
         (KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, True, DestinationRefusedError),
     ],
 )
-def test_commit_that_has_certainly_not_taken_place(
+def test_a_commit_that_certainly_failed(
     code: int, requires_abort: bool, meaning: type[Exception], inside: Broker
 ) -> None:
     place = place_of("transactions")
@@ -157,7 +157,7 @@ def test_commit_that_has_certainly_not_taken_place(
     assert place.rows() == []
 
 
-def test_a_transaction_that_is_left_is_aborted_at_once(inside: Broker) -> None:
+def test_an_abandoned_transaction_is_aborted_at_once(inside: Broker) -> None:
     """An abandoned transaction is aborted, so that readers of the topic do not wait for it."""
     left = place_of("transactions").destination(0)
     left.open(1)
@@ -174,7 +174,7 @@ def test_a_transaction_that_is_left_is_aborted_at_once(inside: Broker) -> None:
 
 
 @MODES
-def test_record_that_is_refused_names_the_items_since_the_last_commit(
+def test_a_rejected_record_names_the_items_since_the_last_commit(
     mode: KafkaMode, inside: Broker
 ) -> None:
     refusing = place_of(mode).destination(0)
@@ -193,7 +193,7 @@ def test_record_that_is_refused_names_the_items_since_the_last_commit(
 
 
 @MODES
-def test_user_without_permission_on_the_topic_ends_the_delivery(
+def test_a_user_without_permission_on_the_topic_ends_the_delivery(
     mode: KafkaMode, inside: Broker
 ) -> None:
     denied = place_of(mode).destination(0)
@@ -220,7 +220,7 @@ def test_a_full_client_waits_for_room(mode: KafkaMode, inside: Broker) -> None:
     assert place.rows() == expected(0, 14)
 
 
-def test_records_that_are_not_taken_are_no_commit(inside: Broker) -> None:
+def test_records_that_the_client_drops_are_not_committed(inside: Broker) -> None:
     place = place_of("headers")
     silent = place.destination(0)
     silent.open(1)
@@ -232,7 +232,7 @@ def test_records_that_are_not_taken_are_no_commit(inside: Broker) -> None:
     assert silent.open(1) is None
 
 
-def test_progress_of_headers_that_was_lost_repeats_no_record(inside: Broker) -> None:
+def test_lost_progress_of_headers_mode_repeats_no_record(inside: Broker) -> None:
     """If the progress in headers is lost, no record is repeated."""
     place = place_of("headers")
     other, lost = place.destination(2), place.destination(0)  # both write to partition 0
@@ -257,7 +257,7 @@ def test_progress_of_headers_that_was_lost_repeats_no_record(inside: Broker) -> 
     assert sorted(seqs.values()) == [[1, 2, 4], [1, 2, 4, 5, 7, 8]]
 
 
-def test_what_is_noted_with_progress_is_not_read_again(
+def test_records_before_the_stored_progress_are_not_read_again(
     inside: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An open reads the records after the recorded ends: none, after an acknowledged commit."""
@@ -280,7 +280,7 @@ def test_what_is_noted_with_progress_is_not_read_again(
     assert found == [0, 0, 2]
 
 
-def test_a_partition_that_was_added_is_read_from_its_beginning(inside: Broker) -> None:
+def test_an_added_partition_is_read_from_its_start(inside: Broker) -> None:
     """A former writer may have used the partition. A new delivery skips records of others."""
     place = place_of("headers")
     delivered = place.destination(2)
@@ -316,13 +316,13 @@ def test_partitions_of_the_output_go_to_partitions_of_the_topic(
 
 
 @MODES
-def test_topic_that_is_not_there_is_named(mode: KafkaMode, inside: Broker) -> None:
+def test_a_missing_topic_is_named(mode: KafkaMode, inside: Broker) -> None:
     place = KafkaPlace(KafkaSink("other", SERVERS, mode=mode))
     with pytest.raises(InvalidSinkError, match="there is no such topic: create it"):
         place.destination(0).open(1)
 
 
-def test_headers_see_records_of_open_transactions(inside: Broker) -> None:
+def test_headers_mode_reads_records_of_open_transactions(inside: Broker) -> None:
     """The offsets after which it searches are those of all records."""
     open_one = Producer(inside, {"transactional.id": "x"})
     open_one.init_transactions(0)

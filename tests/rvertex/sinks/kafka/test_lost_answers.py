@@ -33,7 +33,7 @@ COMMIT_S_MAX = 10.0
 
 
 @pytest.mark.parametrize("mode", ["transactions", "headers"])
-def test_broker_frozen_at_any_moment_of_a_commit(
+def test_the_broker_freezes_at_any_moment_of_a_commit(
     own_broker: Broker, mode: KafkaMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     BROKERS[own_broker.servers] = own_broker
@@ -70,7 +70,7 @@ def test_broker_frozen_at_any_moment_of_a_commit(
     assert place.rows() == expected(0, next_seq + STEP)
 
 
-def test_what_only_people_can_mend_is_said(broker: Broker) -> None:
+def test_errors_that_need_a_person_say_what_to_do(broker: Broker) -> None:
     wrong = KafkaSink("t", "env:STREAMSCOPE_NO_SUCH")
     with pytest.raises(MissingSecretError, match="STREAMSCOPE_NO_SUCH"):
         KafkaPlace(wrong).destination(0).open(1)
@@ -79,7 +79,7 @@ def test_what_only_people_can_mend_is_said(broker: Broker) -> None:
         KafkaPlace(unknown).destination(0).open(1)
 
 
-def test_arrow_records_hold_many_rows(broker: Broker, topic: str) -> None:
+def test_arrow_records_contain_many_rows(broker: Broker, topic: str) -> None:
     place = KafkaPlace(KafkaSink(topic, broker.servers, format="arrow"))
     destination = place.destination(1, SCHEMA)
     destination.open(1)

@@ -63,7 +63,7 @@ def test_change_events_have_the_row_before_and_after() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 5, 7])
-def test_an_arrow_record_stands_for_the_items_of_its_rows(
+def test_an_arrow_record_contains_the_rows_of_its_items(
     rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(records, "ARROW_ROWS_MAX", 3)
@@ -95,7 +95,7 @@ def test_a_key_is_the_text_of_its_column(
     assert [r.key for r in encoded(rows, key=("k",))] == keys
 
 
-def test_rows_without_a_key_are_refused_where_a_key_has_one_value() -> None:
+def test_a_null_key_is_rejected_if_a_key_has_one_value() -> None:
     batch = pa.RecordBatch.from_pydict({"k": ["a", None]})
     with pytest.raises(RowsRefusedError, match="a key is null"):
         encoded(DeliveredRows(0, 2, np.arange(2), batch), upsert=True, key=("k",))

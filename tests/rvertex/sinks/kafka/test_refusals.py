@@ -65,7 +65,7 @@ def write_and_commit(place: Destination, rows: DeliveredRows) -> None:
     place.commit(DeliveryProgress(rows.next_seq, SOME_DIGEST))
 
 
-def test_every_name_of_the_table_is_one_of_the_client() -> None:
+def test_every_error_name_in_the_table_exists_in_the_client() -> None:
     codes = [code for code in vars(KafkaError).values() if isinstance(code, int)]
     assert {*REFUSALS} <= {KafkaError(code).name() for code in codes}
 
@@ -74,13 +74,13 @@ def test_every_name_of_the_table_is_one_of_the_client() -> None:
     "code",
     ["_TRANSPORT", "_TIMED_OUT", "NOT_ENOUGH_REPLICAS", "COORDINATOR_LOAD_IN_PROGRESS"],
 )
-def test_an_error_of_the_weather_passes(code: str) -> None:
+def test_temporary_errors_are_retried(code: str) -> None:
     assert refusal_of(KafkaError(getattr(KafkaError, code))) is None
 
 
 @pytest.mark.slow
 @MODES
-def test_row_that_the_client_does_not_send(broker: Broker, topic: str, mode: str) -> None:
+def test_a_row_that_the_client_rejects(broker: Broker, topic: str, mode: str) -> None:
     """The client does not send a row that is larger than ``message.max.bytes``."""
     place = opened(topic, broker.servers, mode)
     place.open(1)
@@ -92,7 +92,7 @@ def test_row_that_the_client_does_not_send(broker: Broker, topic: str, mode: str
 
 @pytest.mark.slow
 @MODES
-def test_row_that_the_broker_does_not_take(broker: Broker, topic: str, mode: str) -> None:
+def test_a_row_that_the_broker_rejects(broker: Broker, topic: str, mode: str) -> None:
     """The error names its items, also in a later transaction."""
     place = opened(topic, broker.servers, mode, message_max_bytes="9000000")
     place.open(1)
@@ -107,7 +107,7 @@ def test_row_that_the_broker_does_not_take(broker: Broker, topic: str, mode: str
 
 
 @pytest.mark.slow
-def test_rows_behind_one_that_is_refused_are_not_there(
+def test_rows_after_a_rejected_one_are_not_in_the_topic(
     broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Readers of the headers would drop the rejected row if it were delivered after them."""
@@ -126,7 +126,7 @@ def test_rows_behind_one_that_is_refused_are_not_there(
 
 @pytest.mark.slow
 @MODES
-def test_user_that_the_broker_refuses(
+def test_a_user_that_the_broker_rejects(
     broker: Broker, topic: str, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "ANSWER_WAIT_S", SHORT_WAIT_S)
@@ -156,7 +156,7 @@ def test_user_that_the_broker_refuses(
         ("transactions", INIT_PRODUCER_ID, NO_TRANSACTION),
     ],
 )
-def test_what_the_user_may_not_do_ends_the_delivery(
+def test_a_missing_permission_ends_the_delivery(
     mode: str, key: int, code: int, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once the permission is granted, the same delivery continues."""
@@ -180,7 +180,7 @@ def open_and_deliver(place: Destination) -> None:
 
 @pytest.mark.slow
 @MODES
-def test_broker_that_is_away_is_tried_again(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_broker_is_tried_again(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "ANSWER_WAIT_S", 0.5)
     monkeypatch.setattr(client, "LOOK_WAIT_S", 0.5)
     place = opened("t", f"127.0.0.1:{free_port()}", mode)
@@ -191,7 +191,7 @@ def test_broker_that_is_away_is_tried_again(mode: str, monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 @MODES
-def test_name_that_a_broker_refuses(broker: Broker, mode: str) -> None:
+def test_a_topic_name_that_a_broker_rejects(broker: Broker, mode: str) -> None:
     """A broker rejects an invalid topic name, which the planner would already have rejected."""
     place = opened("a/b", broker.servers, mode)
     with pytest.raises(DestinationRefusedError, match=r"[Ii]nvalid topic.*correct the name"):
@@ -200,7 +200,7 @@ def test_name_that_a_broker_refuses(broker: Broker, mode: str) -> None:
 
 
 @pytest.mark.parametrize("topic", ["", "a/b", "a b", "ä", ".", "..", "x" * 250])
-def test_name_that_no_broker_takes(topic: str) -> None:
+def test_a_topic_name_that_every_broker_rejects(topic: str) -> None:
     with pytest.raises(InvalidSinkError, match="is not the name of a topic"):
         KafkaSink(topic, "localhost:9092").check(TEXT)
     KafkaSink("x" * 249, "localhost:9092").check(TEXT)

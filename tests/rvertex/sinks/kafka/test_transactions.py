@@ -33,7 +33,7 @@ class TestTransactions(Conformance):
     """Rows and progress are one transaction."""
 
 
-def test_one_that_was_replaced_is_refused_though_it_could_not_look_before(
+def test_a_replaced_writer_is_rejected_even_if_it_could_not_check_before(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A replaced writer is rejected, even if it could not read the newest epoch before."""

@@ -76,7 +76,7 @@ def _late(payload: pa.Schema) -> pa.Schema:
     st.lists(st.integers(1, 25), min_size=1, max_size=8),
     st.data(),
 )
-def test_outputs_are_those_of_plain_text(
+def test_outputs_equal_those_of_plain_text(
     tmp_path_factory: pytest.TempPathFactory,
     rows: list[tuple[str | None, int]],
     group_rows: int,
@@ -118,7 +118,7 @@ def test_outputs_are_those_of_plain_text(
     assert found[0] == found[1]
 
 
-def test_what_pays_is_told_by_the_files(tmp_path: Path) -> None:
+def test_files_show_whether_dictionaries_save_space(tmp_path: Path) -> None:
     n = 3 * rvertex.sources.formats.carried.ROWS_MIN
     table = pa.table(
         {
@@ -141,7 +141,7 @@ def test_what_pays_is_told_by_the_files(tmp_path: Path) -> None:
     assert columns_that_repeat(spec, units) == ()
 
 
-def test_row_groups_come_to_share_a_dictionary(tmp_path: Path) -> None:
+def test_row_groups_share_a_dictionary(tmp_path: Path) -> None:
     words: list[str | None] = [f"{(i * 7) % 11}" for i in range(400)]
     path = write(tmp_path / "f.parquet", words, 100, list(range(400)))
     spec = with_carried(spec_of(path), {"word"})
@@ -153,7 +153,7 @@ def test_row_groups_come_to_share_a_dictionary(tmp_path: Path) -> None:
     assert [w for b in batches for w in b.column("word").to_pylist()] == words
 
 
-def test_shared_dictionaries_are_bounded() -> None:
+def test_shared_dictionaries_are_limited() -> None:
     shared = SharedDictionaries()
     schema = pa.schema([("word", pa.dictionary(pa.int32(), pa.string()))])
     for k in range(5):
@@ -168,7 +168,7 @@ def test_shared_dictionaries_are_bounded() -> None:
 @pytest.mark.parametrize(
     "query", one_in(3, ["join", "filter", "left", "window", "anti", "union", "late"])
 )
-def test_answers_are_those_of_plain_text(
+def test_results_equal_those_of_plain_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
     words: list[str | None] = [None if i % 9 == 0 else f"w {(i * 7) % 31}" for i in range(1200)]

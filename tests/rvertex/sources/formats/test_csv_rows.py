@@ -46,7 +46,7 @@ def rows_by_arrow(text: bytes) -> int:
 
 
 @given(text=TEXTS)
-def test_rows_are_those_of_arrow(text: bytes) -> None:
+def test_rows_equal_those_of_arrow(text: bytes) -> None:
     rows = cut_rows(text, ",", is_last=True)
     if not rows.is_open.any():
         assert len(rows.starts) == rows_by_arrow(text)
@@ -55,7 +55,7 @@ def test_rows_are_those_of_arrow(text: bytes) -> None:
 @example(b'a"\n"')
 @example(b'"\n"a\n"')
 @given(text=TEXTS)
-def test_both_ways_find_the_same_ends(text: bytes) -> None:
+def test_both_methods_find_the_same_row_ends(text: bytes) -> None:
     ends, is_open = csv_rows._slow_ends(text, ",", is_last=True)
     quick = csv_rows._quick_ends(text, ",", is_last=True)
     if quick is not None:
@@ -64,13 +64,15 @@ def test_both_ways_find_the_same_ends(text: bytes) -> None:
 
 
 @pytest.mark.parametrize("row", [b'1,"a"\n', b'"a""b",1\n', b'"""a""","b\nc"\r\n', b'"",1\r\n'])
-def test_text_with_usual_quotes_is_not_gone_through_row_by_row(row: bytes) -> None:
+def test_text_with_regular_quotes_is_not_scanned_row_by_row(row: bytes) -> None:
     rows = 2_000
     assert calls_of(lambda: cut_rows(row * rows, ",", is_last=True)) < rows
 
 
 @given(text=TEXTS, data=st.data())
-def test_a_row_ends_where_it_ends_however_much_is_there(text: bytes, data: st.DataObject) -> None:
+def test_the_end_of_a_row_does_not_depend_on_the_block_size(
+    text: bytes, data: st.DataObject
+) -> None:
     ends, _ = csv_rows._ends(text, ",", is_last=True)
     some = data.draw(st.integers(0, len(text)))
     early, _ = csv_rows._ends(text[:some], ",", is_last=False)
@@ -83,7 +85,7 @@ def test_a_row_ends_where_it_ends_however_much_is_there(text: bytes, data: st.Da
         assert whole == max(early, default=0)
 
 
-def test_an_open_quote_ends_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unclosed_quote_ends_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
     text = b'1,"a\n2,b\n3,"c"\n'
     assert cut_rows(text, ",", is_last=True).ends.tolist() == [len(text)]  # it is closed later
     monkeypatch.setattr(csv_rows, "QUOTED_BYTES_MAX", 8)
@@ -94,7 +96,7 @@ def test_an_open_quote_ends_with_its_line(monkeypatch: pytest.MonkeyPatch) -> No
     assert whole_rows(text[:10], ",", is_last=False) == (9, True)
 
 
-def test_a_quoted_field_that_is_too_long_is_told_with_the_limit(tmp_path: Path) -> None:
+def test_a_quoted_field_that_is_too_long_is_reported_with_the_limit(tmp_path: Path) -> None:
     """The quote is closed, but only after the bytes that are searched."""
     long = "a" * (QUOTED_BYTES_MAX + 1)
     (tmp_path / "x.csv").write_text(f'time,k,x\n1,"{long}",0.5\n2,b,1.5\n')

@@ -22,7 +22,7 @@ MARK = b"\xef\xbb\xbf"
 
 
 @pytest.mark.parametrize("block_bytes", [1, 2, 3, 7, 1 << 20])
-def test_a_byte_order_mark_is_one_at_the_begin_of_the_file_only(
+def test_a_byte_order_mark_counts_only_at_the_start_of_the_file(
     block_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delimited, "BLOCK_BYTES", block_bytes)
@@ -46,7 +46,7 @@ def test_long_values_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert infer_csv_schema(str(path), Csv(null_values=("",))).types == kinds
 
 
-def test_a_value_of_any_length_can_be_described(tmp_path: Path) -> None:
+def test_a_value_of_any_length_can_be_shown(tmp_path: Path) -> None:
     """Python's reader handles rows that Arrow cannot read, and lines for messages."""
     path, name, long = tmp_path / "f.csv", "n" * 200_000, "1" * 200_000
     path.write_text(f"time,{name}\n1,{long}\n" + "2,3\n" * 20 + "3,b\n")
@@ -55,7 +55,7 @@ def test_a_value_of_any_length_can_be_described(tmp_path: Path) -> None:
     assert (found.column, found.line, found.value) == (name, 23, "b")
 
 
-def test_many_columns_take_time_in_their_number(tmp_path: Path) -> None:
+def test_reading_many_columns_takes_linear_time(tmp_path: Path) -> None:
     path = tmp_path / "f.csv"
     names = [f"c{k}" for k in range(8_000)]
     path.write_text(",".join(names) + "\n" + ",".join("1" for _ in names) + "\n")

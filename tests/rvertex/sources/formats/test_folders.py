@@ -75,7 +75,7 @@ def looked_at(rows: ss.Stream) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("format", ["parquet", "csv", "json"])
-def test_a_folder_names_a_column(tmp_path: Path, format: Format) -> None:
+def test_folder_names_become_a_column(tmp_path: Path, format: Format) -> None:
     rows = read(two_days(tmp_path, format), format)
     assert rows.schema.field("day").type == pa.date32()
     whole = [(1, "a", FIRST), (2, "a", SECOND), (3, "b", FIRST), (4, "c", SECOND)]
@@ -88,7 +88,7 @@ def test_a_folder_names_a_column(tmp_path: Path, format: Format) -> None:
 
 
 @pytest.mark.parametrize("format", ["parquet", "csv", "json"])
-def test_a_folder_tells_the_time(tmp_path: Path, format: Format) -> None:
+def test_folder_names_can_be_the_time(tmp_path: Path, format: Format) -> None:
     two_days(tmp_path, format)
     for given in ({}, {"delay": "1d"}, {"delay": "0s", "late": "adjust"}):
         make = getattr(ss.Stream, f"from_{format}")
@@ -123,7 +123,7 @@ def test_folders_that_a_filter_excludes_are_not_opened(
     assert collected(nothing.select("t"), "t") == []
 
 
-def test_with_a_delay_that_is_given_excluded_parquet_is_read_for_its_times(tmp_path: Path) -> None:
+def test_with_an_explicit_delay_excluded_files_are_read_for_their_times(tmp_path: Path) -> None:
     """With an explicit delay, times of excluded files are read: their rows advance time."""
     rows = read(two_days(tmp_path), delay="10s").filter(ss.col("day") == FIRST)
     assert units_read(rows) == ["day=2026-01-01"]
@@ -132,7 +132,7 @@ def test_with_a_delay_that_is_given_excluded_parquet_is_read_for_its_times(tmp_p
     assert units_read(kept) == ["day=2026-01-01", "day=2026-01-02"]
 
 
-def test_two_readers_of_a_source_read_all_of_it(tmp_path: Path) -> None:
+def test_a_source_with_two_readers_is_read_completely(tmp_path: Path) -> None:
     rows = read(two_days(tmp_path))
     both = rows.filter(ss.col("day") == FIRST).union(rows.filter(ss.col("k") == "c"))
     assert collected(both, "t") == [(1,), (3,), (4,)]
@@ -167,7 +167,7 @@ VALUES: list[tuple[list[str], pa.DataType, list[Any]]] = [
 
 @pytest.mark.filterwarnings("ignore:.*of its folders is int64")
 @pytest.mark.parametrize(("written", "kind", "values"), VALUES, ids=str)
-def test_values_have_the_type_that_all_of_them_have(
+def test_folder_columns_have_a_type_that_fits_all_values(
     tmp_path: Path, written: list[str], kind: pa.DataType, values: list[Any]
 ) -> None:
     for k, text in enumerate(written):
@@ -195,7 +195,7 @@ def test_names_of_folders() -> None:
     assert folder_columns("text", "/d", ["/d/a=1/x.txt"]) == pa.schema([])
 
 
-def test_types_can_be_given(tmp_path: Path) -> None:
+def test_types_of_folder_columns_can_be_declared(tmp_path: Path) -> None:
     for month in ("01", "12"):
         put(tmp_path / f"month={month}", t=[int(month)])
     rows = read(tmp_path)
@@ -211,7 +211,7 @@ def test_types_can_be_given(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "z"], ids=["first", "last"])
-def test_a_file_that_does_not_lie_in_such_folders_has_null(tmp_path: Path, name: str) -> None:
+def test_a_file_outside_of_such_folders_has_null(tmp_path: Path, name: str) -> None:
     two_days(tmp_path)
     pq.write_table(pa.table({"t": [9], "k": ["z"]}), tmp_path / f"{name}.parquet")
     rows = read(tmp_path)
@@ -224,7 +224,7 @@ def test_a_file_that_does_not_lie_in_such_folders_has_null(tmp_path: Path, name:
     assert collected(rows.filter(ss.col("day") == FIRST), "t") == [(1,), (3,)]
 
 
-def test_a_value_of_another_type_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_value_of_another_type_is_rejected_by_name(tmp_path: Path) -> None:
     top = put(tmp_path / "v=1", t=[1]).parent
     rows = read(top)
     put(top / "v=x", t=[2])
@@ -234,7 +234,7 @@ def test_a_value_of_another_type_is_refused_by_name(tmp_path: Path) -> None:
         collected(rows, "t")
 
 
-def test_a_column_of_files_and_folders_has_to_be_the_same(tmp_path: Path) -> None:
+def test_a_column_in_files_and_folder_names_must_agree(tmp_path: Path) -> None:
     for format in ("parquet", "csv", "json"):
         top = tmp_path / format
         put(top / "v=01", format, t=[1, 2], v=[1, 1])
@@ -247,14 +247,14 @@ def test_a_column_of_files_and_folders_has_to_be_the_same(tmp_path: Path) -> Non
         assert len(collected(read(top, format).select("t"), "t")) == 5, "nobody reads it"
 
 
-def test_a_column_that_only_some_files_have_beside_their_folders(tmp_path: Path) -> None:
+def test_a_folder_column_that_only_some_files_contain(tmp_path: Path) -> None:
     put(tmp_path / "v=1", t=[1])
     put(tmp_path / "v=2", t=[2], v=[7])
     with pytest.raises(SourceSchemaError, match="but in the first file only the folder"):
         collected(read(tmp_path), "t")
 
 
-def test_bad_rows_have_their_places(tmp_path: Path) -> None:
+def test_bad_rows_have_their_positions(tmp_path: Path) -> None:
     put(tmp_path / "day=2026-01-01", "csv", t=["1", "3"])
     folder = put(tmp_path / "day=2026-01-02", "csv", t=["2"])
     (folder / "x.csv").write_text("t\n2\nx\n")
@@ -266,7 +266,7 @@ def test_bad_rows_have_their_places(tmp_path: Path) -> None:
     assert (dead["line"], dead["value"]) == (3, "x")
 
 
-def test_folders_of_a_store_of_objects(tmp_path: Path) -> None:
+def test_folders_of_an_object_store(tmp_path: Path) -> None:
     store = open_store(f"memory://{tmp_path}/table")
     for k, day in enumerate(("2026-01-01", "2026-01-02")):
         store.put(f"day={day}/x.csv", f"t\n{k}\n".encode())
@@ -277,7 +277,7 @@ def test_folders_of_a_store_of_objects(tmp_path: Path) -> None:
     assert collected(one, "t", "day") == [(0, FIRST), (1, SECOND)]
 
 
-def test_sql_reads_folders(tmp_path: Path) -> None:
+def test_sql_reads_folder_columns(tmp_path: Path) -> None:
     two_days(tmp_path)
     text = (
         f"CREATE TABLE days (t BIGINT, k VARCHAR, day DATE, WATERMARK FOR t AS t) "
@@ -303,7 +303,7 @@ ITEMS = {
 
 
 @pytest.mark.parametrize("name", one_in(4, ITEMS))
-def test_what_partition_by_has_written_is_read_back(tmp_path: Path, name: str) -> None:
+def test_output_of_partition_by_can_be_read_back(tmp_path: Path, name: str) -> None:
     kind, values = ITEMS[name]
     items = [ss.event(k, n=k, **{name: value}) for k, value in enumerate(values)]
     rows = ss.Stream.from_items({"n": "int64", name: kind}, items)
@@ -323,6 +323,6 @@ def test_a_list_cannot_name_folders(tmp_path: Path) -> None:
         rows.to_parquet(str(tmp_path), partition_by="l")
 
 
-def test_the_types_are_those_of_the_writer(tmp_path: Path) -> None:
+def test_types_equal_those_of_the_writer(tmp_path: Path) -> None:
     assert parquet.folder_types(str(put(tmp_path / "v=1", t=[1]) / "x.parquet")) == {}
     assert infer_schema(Parquet(), str(tmp_path)).field("v").type == pa.int64()

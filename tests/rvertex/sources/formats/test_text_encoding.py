@@ -44,7 +44,7 @@ def collected(rows: ss.Stream) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("format", ["csv", "json"])
-def test_an_encoding_that_is_named_is_read(
+def test_a_declared_encoding_is_read(
     tmp_path: Path, format: Format, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Multi-byte characters are decoded even if a block ends within one."""
@@ -57,7 +57,7 @@ def test_an_encoding_that_is_named_is_read(
 
 
 @pytest.mark.parametrize("format", ["csv", "json"])
-def test_an_encoding_that_is_not_named_is_refused_by_name(tmp_path: Path, format: Format) -> None:
+def test_an_undeclared_encoding_is_rejected_by_name(tmp_path: Path, format: Format) -> None:
     for encoding in ("utf-16", "utf-16-le", "utf-16-be", "utf-32"):
         path = tmp_path / f"{encoding}.{format}"
         path.write_bytes((CSV if format == "csv" else JSON).encode(encoding))
@@ -70,7 +70,7 @@ def test_an_encoding_that_is_not_named_is_refused_by_name(tmp_path: Path, format
         source(path, format, "ascii")
 
 
-def test_other_encodings_are_named_as_a_remedy(tmp_path: Path) -> None:
+def test_other_encodings_are_suggested(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(CSV.encode("latin-1"))
     with pytest.raises(
         ss.StreamEngineError, match=r'not text in UTF-8.*set it, such as encoding="lat'
@@ -120,7 +120,9 @@ def twice(text: bytes) -> bytes:
         ("x.csv", lambda _: bytes(range(256)) * 4, "it is a binary file, not text"),
     ],
 )
-def test_what_is_no_text_is_said(tmp_path: Path, name: str, content: object, told: str) -> None:
+def test_a_file_that_is_not_text_is_reported(
+    tmp_path: Path, name: str, content: object, told: str
+) -> None:
     (tmp_path / name).write_bytes(content(CSV.encode()))  # type: ignore[operator]
     with pytest.raises(UnreadableTextError, match=told):
         source(tmp_path / name, "csv")
@@ -129,7 +131,7 @@ def test_what_is_no_text_is_said(tmp_path: Path, name: str, content: object, tol
         ss.collect(ss.Stream.from_text(str(tmp_path / "y.txt")), executor="local")
 
 
-def test_zeros_behind_the_last_line_are_no_encoding(tmp_path: Path) -> None:
+def test_zero_bytes_after_the_last_line_are_not_an_encoding(tmp_path: Path) -> None:
     """Zero bytes at the end, as after a power loss, do not make a text count as UTF-16."""
     (tmp_path / "x.csv").write_bytes(b"t,a\n1,x\n" + b"\0" * 40)
     rows = ss.Stream.from_csv(tmp_path / "x.csv", vs="t", schema={"t": "int64"}, on_bad_row="skip")
@@ -142,14 +144,14 @@ def test_lz4_is_read(tmp_path: Path) -> None:
     assert collected(source(tmp_path, "csv")) == ROWS
 
 
-def test_a_later_file_is_looked_at_as_well(tmp_path: Path) -> None:
+def test_later_files_are_checked_too(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(CSV)
     (tmp_path / "b.csv").write_bytes(CSV.encode("utf-16"))
     with pytest.raises(UnreadableTextError, match=r"b\.csv: it is text in UTF-16"):
         collected(source(tmp_path, "csv"))
 
 
-def test_sql_names_the_encoding(tmp_path: Path) -> None:
+def test_sql_declares_the_encoding(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(CSV.encode("utf-16"))
     create = (
         f"CREATE STREAM s WITH (path = '{tmp_path}', format = '{{}}', vs = at, encoding = '{{}}');"
@@ -163,7 +165,7 @@ def test_sql_names_the_encoding(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["klingon", "hex", None])
-def test_an_encoding_that_is_none_is_refused(tmp_path: Path, encoding: str) -> None:
+def test_an_unknown_encoding_is_rejected(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "a.csv").write_text(CSV)
     with pytest.raises(InvalidPlanError, match="there is no such encoding of text"):
         source(tmp_path, "csv", encoding)

@@ -99,7 +99,7 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
-def test_files_are_taken_once_when_two_scans_saw_them_alike(folder: Folder) -> None:
+def test_files_are_read_once_after_two_equal_listings(folder: Folder) -> None:
     folder.write("a.json", [1, 2, 3])
     assert folder.scan() == []
     folder.write("b.json", [9])
@@ -116,7 +116,7 @@ def test_files_are_taken_once_when_two_scans_saw_them_alike(folder: Folder) -> N
     assert end.position == 2 * after
 
 
-def test_names_of_files_that_are_being_written_are_passed_over(folder: Folder) -> None:
+def test_names_of_files_being_written_are_ignored(folder: Folder) -> None:
     for name in ("a.json.tmp", ".b.json", "_c.json", "d.json.part", "e.csv", "f.json~"):
         folder.write(name, [1])
     folder.write("g.json", [1])
@@ -124,7 +124,7 @@ def test_names_of_files_that_are_being_written_are_passed_over(folder: Folder) -
     assert folder.scan() == ["g.json"]
 
 
-def test_a_successor_reads_on_at_any_row(folder: Folder) -> None:
+def test_a_successor_continues_at_any_row(folder: Folder) -> None:
     folder.write("a.json", [1, 2, 3])
     folder.write("b.json", [4, 5])
     folder.scan()
@@ -138,7 +138,9 @@ def test_a_successor_reads_on_at_any_row(folder: Folder) -> None:
         assert folder.scan() == []
 
 
-def test_another_version_is_refused_by_name_and_a_lost_file_is_lost_input(folder: Folder) -> None:
+def test_a_changed_file_is_rejected_by_name_and_a_deleted_file_is_lost_input(
+    folder: Folder,
+) -> None:
     folder.write("a.json", [1, 2, 3])
     folder.write("b.json", [4])
     folder.scan()
@@ -156,7 +158,7 @@ def test_another_version_is_refused_by_name_and_a_lost_file_is_lost_input(folder
     assert folder.read() == [(1 << ROW_BITS, 4)]
 
 
-def test_partitions_share_the_files_by_their_names(tmp_path: Path) -> None:
+def test_partitions_divide_the_files_by_their_names(tmp_path: Path) -> None:
     folder = Folder(tmp_path, partitions=2)
     names = [f"{n}.json" for n in range(8)]
     for n, name in enumerate(names):
@@ -169,7 +171,7 @@ def test_partitions_share_the_files_by_their_names(tmp_path: Path) -> None:
         assert {partition_of_file(f"{x}.json", 2) for _, x in rows} == {k}
 
 
-def test_the_end_is_known_once_what_was_seen_is_entered_and_read(folder: Folder) -> None:
+def test_the_end_is_known_after_all_listed_files_were_entered_and_read(folder: Folder) -> None:
     folder.write("a.json", [1])
     assert folder.reader.end(0) is None, "nobody has looked yet"
     folder.clock.advance(1_000_000)
@@ -188,7 +190,7 @@ def test_the_end_is_known_once_what_was_seen_is_entered_and_read(folder: Folder)
     assert end.reported_s == looked_s, "since then a file may have come"
 
 
-def test_a_log_that_ends_has_the_files_that_are_complete_now(folder: Folder) -> None:
+def test_a_finishing_log_has_the_files_that_are_complete_now(folder: Folder) -> None:
     folder.write("a.json", [1])
     since_s = folder.clock.monotonic_s()
     assert not folder.reader.finish(since_s), "the folder was not listed yet"
@@ -204,7 +206,7 @@ def test_a_log_that_ends_has_the_files_that_are_complete_now(folder: Folder) -> 
     assert folder.read() == [(0, 1)]
 
 
-def test_a_listing_that_fails_does_not_end_a_log(
+def test_a_failed_listing_does_not_end_a_log(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listings: list[str] = []
@@ -240,7 +242,7 @@ def test_a_log_without_further_files_ends_after_one_listing(folder: Folder) -> N
     assert folder.reader.finish(since_s)
 
 
-def test_a_folder_that_is_away_is_waited_for_and_is_not_at_its_end(tmp_path: Path) -> None:
+def test_an_unreachable_folder_is_awaited_and_not_at_its_end(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "away")
     folder.scan()
     assert "No such file" in folder.reader.waiting
@@ -252,7 +254,7 @@ def test_a_folder_that_is_away_is_waited_for_and_is_not_at_its_end(tmp_path: Pat
     assert folder.reader.waiting == ""
 
 
-def test_of_several_folders_some_may_be_empty(tmp_path: Path) -> None:
+def test_some_of_several_folders_may_be_empty(tmp_path: Path) -> None:
     """Read files may be moved away; the log is then at its end until others arrive."""
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
@@ -272,7 +274,7 @@ def test_of_several_folders_some_may_be_empty(tmp_path: Path) -> None:
     assert folder.scan() == ["b.json"]
 
 
-def test_a_store_that_fails_does_not_make_files_be_gone(
+def test_a_failing_store_does_not_make_files_look_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = Folder(tmp_path)
@@ -296,7 +298,7 @@ def test_a_store_that_fails_does_not_make_files_be_gone(
     assert (folder.reader.waiting, folder.reader.end(0) is None) == ("", False)
 
 
-def test_of_several_folders_one_that_is_not_there_says_nothing_of_one_that_fails(
+def test_a_missing_folder_does_not_hide_a_failing_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = tmp_path / "here"
@@ -322,7 +324,7 @@ def test_of_several_folders_one_that_is_not_there_says_nothing_of_one_that_fails
     assert folder.scan() == []
 
 
-def test_a_file_that_was_taken_may_not_change_but_may_go(tmp_path: Path) -> None:
+def test_a_file_that_was_read_may_be_deleted_but_not_changed(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     for name in ("a.json", "b.json"):
         folder.write(name, [1, 2])
@@ -336,7 +338,9 @@ def test_a_file_that_was_taken_may_not_change_but_may_go(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("is_left", [True, False])
-def test_of_a_job_that_is_continued_it_may_not_go_either(tmp_path: Path, is_left: bool) -> None:
+def test_in_a_continued_job_a_file_that_was_read_may_not_be_deleted(
+    tmp_path: Path, is_left: bool
+) -> None:
     folder = Folder(tmp_path)
     folder.write("a.json", [1])
     if is_left:
@@ -373,7 +377,7 @@ class OnCall(InlineBackground):
             task()
 
 
-def test_an_end_is_as_old_as_the_look_that_found_it(tmp_path: Path) -> None:
+def test_an_end_is_as_old_as_the_listing_that_found_it(tmp_path: Path) -> None:
     """A file that arrives during a listing may be missing in the list."""
     folder, background = Folder(tmp_path), OnCall()
     source = SourcePartition(folder.spec, folder_units(folder.spec), 0)
@@ -401,7 +405,7 @@ def open_files(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("is_at_work", [True, False])
-def test_a_reader_that_is_closed_while_it_reads_leaves_no_file_open(
+def test_a_reader_closed_during_a_read_leaves_no_file_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_at_work: bool
 ) -> None:
     monkeypatch.setattr(folder_module, "AHEAD_ROWS", 2)
@@ -425,7 +429,7 @@ def test_a_reader_that_is_closed_while_it_reads_leaves_no_file_open(
     assert open_files(tmp_path) == []
 
 
-def test_folders_name_columns_of_files_that_come(folder: Folder) -> None:
+def test_new_files_have_the_columns_of_their_folder_names(folder: Folder) -> None:
     columns = pa.schema([*SCHEMA, ("day", pa.date32())])
     folder.spec = replace(
         folder.spec, schema=columns, columns=columns, kind=Json(folder_columns=("day",))

@@ -55,7 +55,7 @@ def log() -> Log:
     return Log()
 
 
-def test_the_end_is_as_old_as_the_look_that_found_nothing(log: Log) -> None:
+def test_the_end_is_as_old_as_the_poll_that_found_nothing(log: Log) -> None:
     began_s = log.clock.monotonic_s()
     assert log.read() == []
     assert log.partition.end is None, "nobody has seen what was found"
@@ -63,7 +63,7 @@ def test_the_end_is_as_old_as_the_look_that_found_nothing(log: Log) -> None:
     assert log.partition.end == LogEnd(0, began_s)
 
 
-def test_a_look_that_found_nothing_is_not_repeated_at_once(log: Log) -> None:
+def test_a_poll_that_found_nothing_is_not_repeated_at_once(log: Log) -> None:
     for _ in range(5):
         log.read()
     assert log.looks == 1
@@ -74,7 +74,7 @@ def test_a_look_that_found_nothing_is_not_repeated_at_once(log: Log) -> None:
     assert log.partition.end is None
 
 
-def test_the_host_sleeps_until_the_next_look(log: Log) -> None:
+def test_the_host_sleeps_until_the_next_poll(log: Log) -> None:
     """The host sleeps until the next poll is due; a fixed sleep of 50 ms delayed polls."""
     log.read()
     waits = [log.partition.wait_s]
@@ -85,7 +85,7 @@ def test_the_host_sleeps_until_the_next_look(log: Log) -> None:
     assert log.looks == 2
 
 
-def test_what_was_read_ahead_is_passed_over_too(log: Log) -> None:
+def test_rows_read_ahead_are_skipped_too(log: Log) -> None:
     log.end = 20
     log.read()
     assert log.read(2) == [0, 1]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_stream_that_retention_has_shortened_is_followed_from_what_is_kept(
+def test_a_stream_shortened_by_retention_is_followed_from_its_kept_rows(
     tmp_path: Path,
 ) -> None:
     uri = str(tmp_path / "s")

@@ -124,7 +124,7 @@ def outputs(
     late=st.sampled_from(["drop", "adjust"]),
     restore=st.booleans(),
 )
-def test_it_is_the_sorted_aggregate(
+def test_the_unordered_aggregate_equals_the_sorted_one(
     rows: list[tuple[int, int | None, int | None]],
     cuts: list[int],
     keys: tuple[str, ...],
@@ -184,7 +184,7 @@ def test_which_sources_do_not_sort(
     assert [op.any_order for op in found] in ([is_unordered], [])
 
 
-def test_what_users_wrote_sees_sorted_rows(tmp_path: Path) -> None:
+def test_user_code_gets_sorted_rows(tmp_path: Path) -> None:
     """User code may keep state, so it must get the same rows together for any files."""
     table = pa.table({"t": np.arange(5), "k": np.arange(5), "n": np.arange(5)})
     pq.write_table(table, tmp_path / "rows.parquet")

@@ -68,7 +68,9 @@ def same(a: Any, b: Any) -> bool:
     keys=st.sampled_from([(), ("k",), ("s", "k")]),
     some=st.integers(1, len(AGGREGATES)),
 )
-def test_as_snapshot_windows(run: Run, cuts: list[int], keys: Sequence[str], some: int) -> None:
+def test_running_aggregates_equal_snapshot_windows(
+    run: Run, cuts: list[int], keys: Sequence[str], some: int
+) -> None:
     run = endless(run)
     aggregates = AGGREGATES[:some] if some > 1 else AGGREGATES[-1:]
     spec = RunningAggregate(tuple(keys), aggregates)
@@ -82,7 +84,7 @@ def test_as_snapshot_windows(run: Run, cuts: list[int], keys: Sequence[str], som
         assert all(same(one[name], other[name]) for name in other), (one, other)
 
 
-def test_a_variance_too_large_is_infinite_in_one_go_and_in_parts() -> None:
+def test_a_variance_that_overflows_is_infinite_in_one_batch_or_several() -> None:
     events = [ev(t, INF_TIME, k=1, x=x) for t, x in ((0, 0.1), (0, 0.1), (1, 1e308))]
     run = make_run([*events, cti(INF_TIME)], ONE)
     for kind in (RunningAggregate, SnapshotAggregate):
@@ -102,7 +104,7 @@ def test_worked() -> None:
     ]
 
 
-def test_a_result_is_held_until_all_that_start_at_its_end_are_there() -> None:
+def test_a_result_waits_for_all_rows_that_start_at_its_end() -> None:
     """A result waits until all rows that start at its end have arrived."""
     events = [ev(t, k=1, x=1.0) for t in (1, 4, 9)]
     run = endless(make_run([*events, *(cti(t) for t in (4, 5, 9, 10))], ONE))
@@ -111,13 +113,13 @@ def test_a_result_is_held_until_all_that_start_at_its_end_are_there() -> None:
     assert out.ctis.tolist() == [1, 4, 9]
 
 
-def test_what_is_open_holds_back_what_starts_later() -> None:
+def test_open_results_delay_those_that_start_later() -> None:
     items = [ev(1, 2, k=1, x=3.0), ev(2, 9, k=2, x=7.0), cti(3), ev(4, 5, k=2, x=1.0), cti(9)]
     spec = RunningAggregate(("k",), (AggregateSpec("count", None, "n"),))
     assert table_of(assert_cut_invariant(spec, [make_run(items, ONE)], [ONE])) == [cti(1)]
 
 
-def test_a_step_costs_what_is_new() -> None:
+def test_the_cost_of_a_step_follows_the_new_rows() -> None:
     """Ten times the steps take about ten times the merges, regardless of the state."""
     spec = RunningAggregate((), (AggregateSpec("count", None, "n"),))
     operator = spec.open([ONE])

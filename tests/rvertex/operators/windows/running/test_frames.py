@@ -122,7 +122,7 @@ def test_worked(rows: bool, first: int | None, last: int, totals: list[float | N
     assert found == [*wanted, cti(INF_TIME)]
 
 
-def test_peers_are_equal_in_what_sorts_rows_that_start_together() -> None:
+def test_peers_have_equal_sort_columns() -> None:
     """0.0 equals -0.0, NaN equals NaN, null equals null; another key has its own peers."""
     sorted_by = [-0.0, 0.0, 1.0, math.nan, -math.nan, None, None]
     counts = [2, 2, 3, 5, 5, 7, 7]
@@ -134,7 +134,7 @@ def test_peers_are_equal_in_what_sorts_rows_that_start_together() -> None:
     assert found == [n for n in counts for _ in (1, 2)] + [8]
 
 
-def test_a_frame_of_rows_is_known_at_once_and_one_of_time_after_its_peers() -> None:
+def test_frames_of_rows_are_known_at_once_and_frames_of_time_after_their_peers() -> None:
     count = (AggregateSpec("count", None, "n"),)
     run = make_run(ROWS[:2], ONE)
     at_once = FrameAggregate(("k",), True, 3, 0, count).open([ONE]).process([run])
@@ -143,7 +143,7 @@ def test_a_frame_of_rows_is_known_at_once_and_one_of_time_after_its_peers() -> N
     assert later.events.column("n").to_pylist() == [1]
 
 
-def test_what_no_frame_reaches_is_forgotten() -> None:
+def test_rows_outside_of_all_frames_are_forgotten() -> None:
     count = (AggregateSpec("count", None, "n"),)
     of_time = FrameAggregate(("k",), False, 10, 0, count).open([ONE])
     of_rows = FrameAggregate(("k",), True, 2, 0, count).open([ONE])
@@ -155,7 +155,7 @@ def test_what_no_frame_reaches_is_forgotten() -> None:
         assert operator.snapshot().tables["held"].num_rows < 4_000
 
 
-def test_its_horizon_is_where_a_frame_begins() -> None:
+def test_the_horizon_is_the_start_of_a_frame() -> None:
     rows = [ev(t, k=1, x=float(t)) for t in range(0, 30, 2)]
     run = make_run([*rows, *(cti(t) for t in range(1, 30, 3))], ONE)
     spec = FrameAggregate(("k",), False, 9, 6, (AggregateSpec("sum", "x", "total"),))
@@ -164,7 +164,7 @@ def test_its_horizon_is_where_a_frame_begins() -> None:
     assert FrameAggregate(("k",), True, 9, 6, spec.aggregates).horizon_us((1,)) is None
 
 
-def test_refused() -> None:
+def test_rejected_frames() -> None:
     whole = FrameAggregate(("k",), True, None, 0, (AggregateSpec("quantile", "x", "q", 0.5),))
     with pytest.raises(OperatorTypeError, match="needs a frame that has a beginning"):
         whole.open([ONE])

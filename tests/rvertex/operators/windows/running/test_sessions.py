@@ -53,7 +53,7 @@ def expected(run: Run, spec: RunningSessionAggregate) -> tuple[list[dict[str, An
     gap=st.integers(1, 12),
     longest=st.none() | st.integers(1, 25),
 )
-def test_row_by_row(
+def test_running_sessions_row_by_row(
     run: Run, cuts: list[int], keys: Sequence[str], some: int, gap: int, longest: int | None
 ) -> None:
     aggregates = AGGREGATES[:some] if some > 1 else AGGREGATES[-1:]
@@ -83,7 +83,7 @@ def test_worked() -> None:
     ]
 
 
-def test_a_session_counts_each_value_once_and_lives_by_the_longest_of_its_events() -> None:
+def test_a_session_counts_distinct_values_and_lasts_as_long_as_its_longest_event() -> None:
     """The longest of the events with the same start determines the session's end."""
     items: list[Item] = [ev(1, 2, k=1, x=3.0), ev(1, 9, k=1, x=3.0), cti(4), ev(4, k=1, x=3.0)]
     items = [*items, ev(12, k=1, x=5.0), cti(12), ev(12, k=1, x=3.0), cti(15), ev(16, k=1, x=5.0)]
@@ -103,7 +103,7 @@ def test_a_session_counts_each_value_once_and_lives_by_the_longest_of_its_events
     ]
 
 
-def test_an_open_session_holds_back_no_more_than_its_gap() -> None:
+def test_an_open_session_delays_results_by_its_gap_at_most() -> None:
     """An endless session is emitted as it grows, as are all sessions beside it."""
     items: list[Item] = [item for t in range(0, 100, 2) for item in (ev(t, k=1, x=0.0), cti(t + 1))]
     items[5:5] = [ev(4, k=2, x=0.0)]
@@ -118,7 +118,7 @@ def test_an_open_session_holds_back_no_more_than_its_gap() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("keys", [(), ("k",)])
-def test_what_is_kept_does_not_grow_with_what_has_ended(keys: tuple[str, ...]) -> None:
+def test_the_state_does_not_grow_with_ended_sessions(keys: tuple[str, ...]) -> None:
     """The state grows neither with silent keys nor with values of closed sessions."""
     distinct = AggregateSpec("count_distinct", "x", "x_distinct")
     operator = RunningSessionAggregate(keys, 5, None, (*COUNT, distinct)).open([ONE])
@@ -132,7 +132,7 @@ def test_what_is_kept_does_not_grow_with_what_has_ended(keys: tuple[str, ...]) -
     assert max(sizes) < 2_100, "of 12,000 events"
 
 
-def test_lengths() -> None:
+def test_lengths_of_sessions() -> None:
     assert horizon_of(RunningSessionAggregate((), 5, 12, COUNT), (1,)) is None
     assert output_duration_of(RunningSessionAggregate((), 5, None, COUNT), (1,)) == 5
     assert output_duration_of(RunningSessionAggregate((), 5, 12, COUNT), (9,)) == 12

@@ -61,7 +61,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_records_of_all_types_are_right_and_their_pieces_are_not(shape: str) -> None:
+def test_valid_records_of_all_types_are_accepted_and_truncated_ones_rejected(shape: str) -> None:
     make, spread = SHAPES[shape]
     for name, (kind, values) in TYPES.items():
         schema = record(make(kind))
@@ -72,7 +72,7 @@ def test_records_of_all_types_are_right_and_their_pieces_are_not(shape: str) -> 
         assert malformed(cut + more, schema).all(), name
 
 
-def test_a_type_that_is_used_by_its_name_is_known_also_if_no_record_has_its_first_place() -> None:
+def test_a_named_type_is_known_even_if_its_first_use_has_no_record() -> None:
     fields = [("p", ["null", {**POINT, "namespace": "n"}]), ("q", "n.P"), ("r", ["null", "n.P"])]
     schema = {
         "type": "record",
@@ -83,7 +83,7 @@ def test_a_type_that_is_used_by_its_name_is_known_also_if_no_record_has_its_firs
     assert malformed([body, body[:-1], body], schema).tolist() == [False, True, False]
 
 
-def test_malformed_records_are_bad_without_a_word_of_the_decoder(
+def test_malformed_records_are_bad_without_output_of_the_decoder(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     assert AvroTypes(SCHEMA).are_in_blocks
@@ -97,7 +97,7 @@ def test_malformed_records_are_bad_without_a_word_of_the_decoder(
 
 
 @pytest.mark.parametrize("shape", ["alone", "null first", "list of nullable", "map"])
-def test_random_bytes_are_decoded_or_bad_and_nothing_is_printed(
+def test_random_bytes_are_decoded_or_bad_without_output(
     shape: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     rng = random.Random(json.dumps(shape))
@@ -148,7 +148,7 @@ CLAIMS = {
     ],
 )
 @pytest.mark.parametrize("is_read", [True, False])
-def test_few_bytes_cannot_claim_many_elements(
+def test_few_bytes_cannot_declare_many_elements(
     items: Any, claim: str, is_read: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """They kept the reader busy forever."""
@@ -165,7 +165,7 @@ def test_few_bytes_cannot_claim_many_elements(
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_elements_of_all_arrays_of_a_message_are_counted_together() -> None:
+def test_elements_of_all_arrays_of_a_message_are_counted_together() -> None:
     schema = of_fields(("l", {"type": "array", "items": NULLS}))
     many = numbers(2, MOST, 0, 1, 0, 0)
     most = numbers(2, MOST - 1, 0, 1, 0, 0)
@@ -175,7 +175,7 @@ def test_the_elements_of_all_arrays_of_a_message_are_counted_together() -> None:
     assert found.rows.num_rows == 2
 
 
-def test_a_record_that_contains_itself_and_is_not_read_may_have_arrays_of_null() -> None:
+def test_a_recursive_record_that_is_not_read_may_have_arrays_of_null() -> None:
     fields = [{"name": "next", "type": ["null", "T"]}, {"name": "l", "type": NULLS}]
     schema = of_fields(("t", {"type": "record", "name": "T", "fields": fields}), ("k", "long"))
     columns = arrow_columns(of_fields(("k", "long")))
@@ -186,7 +186,7 @@ def test_a_record_that_contains_itself_and_is_not_read_may_have_arrays_of_null()
 
 
 @pytest.mark.parametrize("way", ["union", "array", "map", "arrays"])
-def test_a_record_that_contains_itself_too_often_does_not_crash_the_process(way: str) -> None:
+def test_a_record_nested_too_deeply_does_not_crash_the_process(way: str) -> None:
     kinds = {
         "union": (["null", "T"], numbers(1), numbers(0)),
         "array": ({"type": "array", "items": "T"}, numbers(1), numbers(0)),
@@ -213,7 +213,7 @@ def test_a_record_that_contains_itself_too_often_does_not_crash_the_process(way:
 
 
 @pytest.mark.parametrize("shape", ["list", "list of nullable", "map"])
-def test_elements_are_skipped_alike_together_and_row_by_row(
+def test_elements_are_skipped_alike_in_blocks_and_row_by_row(
     shape: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = random.Random(shape)
@@ -237,7 +237,7 @@ def test_elements_are_skipped_alike_together_and_row_by_row(
 
 
 @pytest.mark.parametrize("items", ["long", "double", "string", ["null", "int"], POINT])
-def test_a_message_with_very_many_elements_is_checked_by_few_calls_of_numpy(items: Any) -> None:
+def test_a_message_with_very_many_elements_needs_few_numpy_calls(items: Any) -> None:
     schema = of_fields(("l", {"type": "array", "items": items}))
     value = {"string": "ab", "double": 0.5}.get(str(items), 5)
     body = body_of(schema, {"l": [{"x": 5} if items is POINT else value] * 20_000})
@@ -257,7 +257,7 @@ def test_a_message_with_very_many_elements_is_checked_by_few_calls_of_numpy(item
 
 @pytest.mark.parametrize("before", [0, 1])
 @pytest.mark.parametrize("most", [0, 10**9])
-def test_a_number_of_an_array_has_ten_bytes_at_most(
+def test_a_varint_in_an_array_has_ten_bytes_at_most(
     before: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(avro_blocks, "ONE_BY_ONE_MAX", most)

@@ -96,6 +96,6 @@ def test_types(place: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["[]", '"long"', '{"type": "long"}', '{"type": "record"}'])
-def test_what_is_no_record(text: str) -> None:
+def test_invalid_schemas(text: str) -> None:
     with pytest.raises(ValueError, match="record"):
         parse_avro_schema(text)

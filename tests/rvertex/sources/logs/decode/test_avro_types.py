@@ -200,7 +200,7 @@ def counted(kind: pa.DataType) -> pa.DataType:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_all_types_are_read_as_fastavro_reads_them(shape: str) -> None:
+def test_all_types_are_read_like_fastavro(shape: str) -> None:
     make, spread = SHAPES[shape]
     for name, (kind, values) in TYPES.items():
         if isinstance(kind, list) and "null" in shape and len(kind) == 1:
@@ -228,7 +228,7 @@ def body_of(schema: dict[str, Any], row: dict[str, Any]) -> bytes:
     return out.getvalue()
 
 
-def test_a_named_type_is_used_again_also_from_another_namespace() -> None:
+def test_a_named_type_can_be_reused_from_another_namespace() -> None:
     address = of_fields(("city", "string"), ("kind", ENUM)) | {"name": "x.y.Address"}
     schema = of_fields(
         ("home", address),
@@ -264,7 +264,7 @@ UNREADABLE: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "told"), UNREADABLE, ids=str)
-def test_what_no_column_can_hold_is_refused_when_the_job_is_planned(kind: Any, told: str) -> None:
+def test_types_without_a_column_type_are_rejected_at_planning(kind: Any, told: str) -> None:
     schema = of_fields(("a", "long"), ("b", kind))
     with pytest.raises(UnreadableAvroError, match=told):
         arrow_columns(schema)
@@ -272,7 +272,7 @@ def test_what_no_column_can_hold_is_refused_when_the_job_is_planned(kind: Any, t
         Stream.from_kafka("t", servers="s", vs="a", delay="0s", format="avro", schema=schema)
 
 
-def test_fields_beside_one_that_no_column_can_hold_are_read() -> None:
+def test_fields_beside_an_unsupported_one_are_read() -> None:
     schema = of_fields(("node", NODE), ("a", "long"), ("tags", MAP))
     row = {"node": {"v": 1, "next": {"v": 2, "next": None}}, "a": 7, "tags": {"k": 1}}
     rows, bad = reads(schema, pa.schema([("a", pa.int64())]), [body_of(schema, row)])
@@ -294,12 +294,12 @@ class Numbered:
         return self._schema
 
 
-def test_a_type_that_is_defined_twice_is_refused() -> None:
+def test_a_type_that_is_defined_twice_is_rejected() -> None:
     with pytest.raises(UnreadableAvroError, match=r"the type 'E' is defined twice"):
         arrow_columns(of_fields(("a", ENUM), ("b", ENUM | {"symbols": ["c"]})))
 
 
-def test_two_fields_of_one_name_are_refused() -> None:
+def test_two_fields_with_one_name_are_rejected() -> None:
     with pytest.raises(UnreadableAvroError, match=r"field 'a': it occurs more than once"):
         arrow_columns(of_fields(("a", "long"), ("a", "string")))
 
@@ -313,7 +313,7 @@ def test_two_fields_of_one_name_are_refused() -> None:
         (logical("time-micros", "long"), b"\x01", "-1 is not a time of day"),
     ],
 )
-def test_a_value_that_its_type_does_not_have_is_bad(kind: Any, body: bytes, told: str) -> None:
+def test_a_value_outside_of_its_type_is_bad(kind: Any, body: bytes, told: str) -> None:
     """A decimal with too many digits for its Avro type is a bad value."""
     schema = of_fields(("b", kind))
     rows, bad = reads(schema, arrow_columns(schema), [body])
@@ -322,7 +322,7 @@ def test_a_value_that_its_type_does_not_have_is_bad(kind: Any, body: bytes, told
 
 
 @pytest.mark.parametrize("more", [[], [("m", MAP)]], ids=["blocks", "rows"])
-def test_a_type_of_the_writer_that_does_not_fit_the_plan_is_bad(more: list[Any]) -> None:
+def test_a_writer_type_that_does_not_match_the_plan_is_bad(more: list[Any]) -> None:
     """A value of another type than in the plan is bad: true is not 1, 0.5 is no integer."""
     plan = pa.schema([("b", pa.int64())])
     for kind, value, is_good in (

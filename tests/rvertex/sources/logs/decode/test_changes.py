@@ -86,7 +86,7 @@ def test_forms_of_a_key(key: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", ["x", "1", '"x"', "null", "é"])
-def test_a_key_of_text_is_the_text(text: str) -> None:
+def test_a_text_key_is_the_text(text: str) -> None:
     schema = pa.schema([("name", pa.string()), ("id", pa.int64()), KEYED.field(DELETED)])
     found = upserts([(text.encode(), None)], schema)
     assert rows(found) == [(None, text, True)]
@@ -99,7 +99,7 @@ def test_a_tombstone_without_its_key_is_bad(key: bytes | None) -> None:
     assert rows(found) == [(1, None, False)]
 
 
-def test_a_row_whose_key_is_null_is_bad() -> None:
+def test_a_row_with_a_null_key_is_bad() -> None:
     found = upserts([(b"1", b'{"name": "a"}'), (b"1", b"?"), (b"1", b'{"id": 1}')])
     assert {i: str(bad) for i, bad in found.bad.items()}[0] == "the key is null: id"
     assert list(found.bad) == [0, 1]
@@ -108,7 +108,7 @@ def test_a_row_whose_key_is_null_is_bad() -> None:
 
 @pytest.mark.parametrize("wrap", [False, True])
 @pytest.mark.parametrize("op", ["c", "r", "u"])
-def test_a_row_that_is_written(op: str, wrap: bool) -> None:
+def test_an_inserted_row(op: str, wrap: bool) -> None:
     found = debezium([(None, event(op, None, {"id": 1, "name": "a"}, wrap=wrap)), (b"1", None)])
     assert found.rows.to_pylist() == [
         {
@@ -122,7 +122,7 @@ def test_a_row_that_is_written(op: str, wrap: bool) -> None:
     assert found.bad == {}, "a tombstone after a deletion says nothing more"
 
 
-def test_a_row_that_is_deleted() -> None:
+def test_a_deleted_row() -> None:
     whole = event("d", {"id": 1, "name": "a"})
     part = event("d", {"id": 2}, wrap=True)
     none = event("d")
@@ -132,7 +132,7 @@ def test_a_row_that_is_deleted() -> None:
     assert list(found.bad) == [3]
 
 
-def test_a_row_that_gets_another_key() -> None:
+def test_a_row_whose_key_changes() -> None:
     sent = event("u", {"id": 1, "name": "a"}, {"id": 2, "name": "a"})
     found = debezium([(None, b"?"), (None, sent)])
     assert rows(found) == [(1, "a", True), (2, "a", False)]
@@ -145,13 +145,13 @@ def test_a_row_that_gets_another_key() -> None:
     "sent",
     [b"{}", b"[]", event("t"), event("m"), event("u", {"id": 1}), event("c", None, {"name": "a"})],
 )
-def test_what_is_no_change_of_a_row_is_bad(sent: bytes) -> None:
+def test_messages_that_are_not_changes_are_bad(sent: bytes) -> None:
     found = debezium([(b"1", sent), (b"1", event("c", None, {"id": 1}))])
     assert list(found.bad) == [0]
     assert rows(found) == [(1, None, False)]
 
 
-def test_any_cutting_gives_the_same_rows() -> None:
+def test_batch_boundaries_do_not_change_rows() -> None:
     chance = random.Random(5)
     sent: list[Sent] = []
     for _ in range(60):
@@ -166,7 +166,7 @@ def test_any_cutting_gives_the_same_rows() -> None:
     assert list(whole.bad) == [i for i, one in enumerate(singly) if one.bad]
 
 
-def test_two_rows_of_a_message_share_what_the_log_knows_of_it() -> None:
+def test_two_rows_of_a_message_share_its_metadata() -> None:
     columns = pa.schema([*SCHEMA, *METADATA])
     spec = SourceSpec(
         kind=Topic("debezium-json", ()),
@@ -187,7 +187,7 @@ def test_two_rows_of_a_message_share_what_the_log_knows_of_it() -> None:
     assert [row["_vs"] for row in events] == [1_001_000, 1_001_000]
 
 
-def test_events_in_avro() -> None:
+def test_debezium_events_in_avro() -> None:
     value = {
         "type": "record",
         "name": "Value",

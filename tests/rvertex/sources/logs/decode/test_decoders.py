@@ -155,7 +155,7 @@ def decode(decoder: Decoder, values: Sequence[bytes | None]) -> tuple[list[Any],
     return list(rows), {i: str(bad) for i, bad in found.bad.items()}
 
 
-def test_json_objects_become_rows_and_all_else_is_bad() -> None:
+def test_json_objects_become_rows_and_other_values_are_bad() -> None:
     rows, bad = decode(*DECODERS["json"])
     text: dict[int, dict[str, Any]] = {i: {"id": None, "name": None, "x": None} for i in range(6)}
     text[0] |= {"id": 1, "name": "a", "x": 1.5}
@@ -171,7 +171,7 @@ def test_json_objects_become_rows_and_all_else_is_bad() -> None:
     assert "nested" in bad[18]
 
 
-def test_two_messages_that_look_like_one_are_not_paired() -> None:
+def test_two_messages_that_together_look_like_one_are_not_joined() -> None:
     """One message has two objects and the other none: together as many objects as messages."""
     decoder = JsonDecoder(SCHEMA)
     for two, none in ((b'{"id":1}{"id":2}', b" "), (b'{"id":1}\n{"id":2}', b"")):
@@ -195,13 +195,13 @@ def test_avro_records_are_read_to_their_exact_end(name: str, good: int) -> None:
     assert sorted(bad) == list(range(good, len(values)))
 
 
-def test_a_short_record_takes_nothing_of_the_next() -> None:
+def test_a_short_record_takes_no_bytes_of_the_next() -> None:
     whole = avro(WRITER, {"more": True, "id": 5, "name": "five"})
     found = DECODERS["avro"][0].decode([whole[:-1], b"e" + whole, whole])
     assert found.value_of.tolist() == [2]
 
 
-def test_writers_of_a_registry_are_told_apart() -> None:
+def test_schemas_of_a_registry_are_distinguished() -> None:
     rows, bad = decode(*DECODERS["registry"])
     assert [i for i, _ in rows] == [0, 1, 2, 9, 10]
     assert rows[3][1] == {"id": None, "name": None, "x": 0.5}
@@ -209,7 +209,7 @@ def test_writers_of_a_registry_are_told_apart() -> None:
     assert bad[12] == bad[13] == "no header of a schema registry (a byte 0 and the schema's number)"
 
 
-def test_an_arrow_message_has_many_rows_or_none() -> None:
+def test_an_arrow_message_has_all_of_its_rows_or_none() -> None:
     rows, bad = decode(*DECODERS["arrow"])
     assert rows == [
         (0, {"id": 1, "name": None, "x": 0.5}),
@@ -220,7 +220,7 @@ def test_an_arrow_message_has_many_rows_or_none() -> None:
     assert bad[3] == "column 'id': it is string here, but int64 in the plan"
 
 
-def test_bytes_are_taken_as_they_are_and_text_is_checked() -> None:
+def test_bytes_are_unchanged_and_text_is_checked() -> None:
     rows, bad = decode(*DECODERS["bytes"])
     assert [row["value"] for _, row in rows] == RAW_VALUES
     assert not bad
@@ -229,7 +229,7 @@ def test_bytes_are_taken_as_they_are_and_text_is_checked() -> None:
     assert list(bad) == [3]
 
 
-def test_nothing_is_taken_of_values_that_no_column_asks_for() -> None:
+def test_unread_fields_are_ignored() -> None:
     found = RawDecoder(pa.schema([])).decode(RAW_VALUES)
     assert (found.rows.num_rows, found.rows.num_columns) == (len(RAW_VALUES), 0)
     assert found.value_of.tolist() == list(range(len(RAW_VALUES)))
@@ -238,7 +238,7 @@ def test_nothing_is_taken_of_values_that_no_column_asks_for() -> None:
 
 @pytest.mark.parametrize("name", DECODERS)
 @given(data=st.data())
-def test_a_value_gives_the_same_rows_in_any_company(name: str, data: st.DataObject) -> None:
+def test_a_value_has_the_same_rows_beside_any_others(name: str, data: st.DataObject) -> None:
     decoder, values = DECODERS[name]
     one_by_one = [decode(decoder, [value]) for value in values]
     picked = data.draw(st.lists(st.integers(0, len(values) - 1), max_size=12))

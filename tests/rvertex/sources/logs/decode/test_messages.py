@@ -76,7 +76,7 @@ BAD: list[Row] = [
 ]
 
 
-def test_a_message_has_its_times_and_what_the_log_knows() -> None:
+def test_a_message_has_its_times_and_metadata() -> None:
     decoder = MessageDecoder(spec("fail"), by_value(JsonDecoder(VALUES)))
     rows, error = decoder.decode(messages(10, GOOD))
     assert error is None
@@ -90,7 +90,7 @@ def test_a_message_has_its_times_and_what_the_log_knows() -> None:
     assert second["kafka_timestamp"].timestamp() == 2
 
 
-def test_the_records_own_time_may_be_the_events() -> None:
+def test_the_time_of_the_record_may_be_the_event_time() -> None:
     decoder = MessageDecoder(spec("skip", "kafka_timestamp"), by_value(JsonDecoder(VALUES)))
     rows, _ = decoder.decode(messages(0, [GOOD[0], BAD[0]]))
     events, dead = seen(rows)
@@ -99,7 +99,7 @@ def test_the_records_own_time_may_be_the_events() -> None:
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_a_bad_message_ends_the_rows_and_is_named(bad: Row) -> None:
+def test_a_bad_message_ends_the_batch_and_is_named(bad: Row) -> None:
     decoder = MessageDecoder(spec("fail"), by_value(JsonDecoder(VALUES)))
     rows, error = decoder.decode(messages(10, [GOOD[0], bad, GOOD[1]]))
     assert rows.positions.tolist() == [10]
@@ -109,7 +109,7 @@ def test_a_bad_message_ends_the_rows_and_is_named(bad: Row) -> None:
     assert "on_bad_row" in str(error)
 
 
-def test_bad_messages_are_kept_with_all_they_had() -> None:
+def test_bad_messages_are_kept_with_their_metadata() -> None:
     decoder = MessageDecoder(spec("dead_letter"), by_value(JsonDecoder(VALUES)))
     rows, error = decoder.decode(messages(10, [BAD[0], GOOD[0], BAD[3]]))
     assert error is None
@@ -121,7 +121,7 @@ def test_bad_messages_are_kept_with_all_they_had() -> None:
     assert dead[0]["column"] == "t"
 
 
-def test_a_null_in_a_column_that_has_to_have_values_is_bad() -> None:
+def test_a_null_in_a_not_null_column_is_bad() -> None:
     required = replace(spec("dead_letter"), checks=Checks("dead_letter", ("x", "gone")))
     rows, _ = MessageDecoder(required, by_value(JsonDecoder(VALUES))).decode(messages(10, GOOD))
     events, dead = seen(rows)
@@ -139,7 +139,7 @@ def ipc(times: list[str]) -> bytes:
     return sink.getvalue()
 
 
-def test_an_arrow_message_with_one_bad_row_gives_none() -> None:
+def test_an_arrow_message_with_one_bad_row_has_no_rows() -> None:
     decoder = MessageDecoder(spec("skip"), by_value(ArrowDecoder(VALUES)))
     good, bad = ipc(["1970-01-01"] * 3), ipc(["1970-01-01", "?", "1970-01-02"])
     rows, _ = decoder.decode(messages(0, [(None, 1, good), (None, 1, bad), (None, 1, good)]))
@@ -152,7 +152,7 @@ def test_an_arrow_message_with_one_bad_row_gives_none() -> None:
     rows=st.lists(st.sampled_from([*GOOD, *BAD]), max_size=14),
     cuts=st.lists(st.integers(0, 14), max_size=4),
 )
-def test_any_cutting_gives_the_same_rows(rows: list[Row], cuts: list[int]) -> None:
+def test_batch_boundaries_do_not_change_rows(rows: list[Row], cuts: list[int]) -> None:
     decoder = MessageDecoder(spec("dead_letter"), by_value(JsonDecoder(VALUES)))
     whole = seen(decoder.decode(messages(0, rows, 1))[0])
     bounds = sorted({0, len(rows), *(cut for cut in cuts if cut < len(rows))})

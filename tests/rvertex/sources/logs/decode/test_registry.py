@@ -82,7 +82,7 @@ def server() -> Iterator[http.server.ThreadingHTTPServer]:
     server.server_close()
 
 
-def test_a_schema_is_asked_for_once(server: http.server.ThreadingHTTPServer) -> None:
+def test_a_schema_is_requested_once(server: http.server.ThreadingHTTPServer) -> None:
     registry = SchemaRegistry(f"http://127.0.0.1:{server.server_port}/", "me:secret")
     assert registry.schema(1) == registry.schema(1) == RECORD
     assert Answering.asked == [("/schemas/ids/1", "Basic bWU6c2VjcmV0")]
@@ -92,7 +92,7 @@ def test_a_schema_is_asked_for_once(server: http.server.ThreadingHTTPServer) -> 
         registry.latest("b-value")
 
 
-def test_columns_are_those_of_the_newest_schema(server: http.server.ThreadingHTTPServer) -> None:
+def test_columns_come_from_the_newest_schema(server: http.server.ThreadingHTTPServer) -> None:
     url = f"http://127.0.0.1:{server.server_port}"
     stream = Stream.from_kafka(
         "orders",
@@ -115,7 +115,7 @@ def test_types_of_other_subjects_are_fetched(server: http.server.ThreadingHTTPSe
     assert found.rows.to_pylist() == [{"place": {"kind": "sea", "x": 5}, "kind": "city"}]
 
 
-def test_a_registry_that_does_not_answer_is_named(server: http.server.ThreadingHTTPServer) -> None:
+def test_an_unreachable_registry_is_named(server: http.server.ThreadingHTTPServer) -> None:
     registry = SchemaRegistry(f"http://127.0.0.1:{server.server_port}")
     for _ in range(2):
         with pytest.raises(LogUnreachableError, match="HTTP 503"):
@@ -124,7 +124,7 @@ def test_a_registry_that_does_not_answer_is_named(server: http.server.ThreadingH
         SchemaRegistry(f"http://127.0.0.1:{free_port()}").schema(1)
 
 
-def test_registry_that_wants_a_user_says_which_option(
+def test_a_registry_that_requires_a_user_names_the_option(
     server: http.server.ThreadingHTTPServer,
 ) -> None:
     url = f"http://127.0.0.1:{server.server_port}"

@@ -44,7 +44,7 @@ def address() -> Iterator[str]:
     thread.join()
 
 
-def test_user_and_password_stand_in_the_url_or_beside_it(
+def test_user_and_password_are_in_the_url_or_in_options(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REGISTRY_PASSWORD", "hush")
@@ -56,7 +56,7 @@ def test_user_and_password_stand_in_the_url_or_beside_it(
         assert registry.schema(1) is not None
 
 
-def test_a_refusal_shows_no_password(address: str) -> None:
+def test_a_rejection_shows_no_password(address: str) -> None:
     for registry in (
         SchemaRegistry(f"http://me:wrong-hush@{address}"),
         SchemaRegistry("http://me:wrong-hush@127.0.0.1:1"),

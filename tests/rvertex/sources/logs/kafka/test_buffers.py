@@ -45,7 +45,7 @@ def pieces(draw: st.DrawFn) -> list[LogRows]:
 
 
 @given(pieces(), st.lists(st.integers(1, 6), min_size=1))
-def test_any_step_gives_the_same_rows(put: list[LogRows], steps: list[int]) -> None:
+def test_step_sizes_do_not_change_rows(put: list[LogRows], steps: list[int]) -> None:
     buffer = PartitionBuffer(0, 0, None)
     for rows in put:
         buffer.put(rows)
@@ -68,7 +68,7 @@ def test_any_step_gives_the_same_rows(put: list[LogRows], steps: list[int]) -> N
 
 
 @given(pieces(), st.integers(0, 8), st.one_of(st.none(), st.integers(0, 12)), st.data())
-def test_what_was_fetched_before_or_lies_behind_the_end_is_left_out(
+def test_records_before_the_position_or_after_the_end_are_skipped(
     put: list[LogRows], begin: int, length: int | None, data: st.DataObject
 ) -> None:
     """A consumer that was assigned again repeats some messages."""
@@ -103,7 +103,7 @@ def test_a_reader_that_is_behind_takes_many_pieces_at_once() -> None:
     assert buffer.is_half_empty
 
 
-def test_rows_of_one_message_stay_together_in_steps_that_are_smaller() -> None:
+def test_rows_of_one_message_stay_together_in_small_steps() -> None:
     buffer = PartitionBuffer(0, 0, None)
     buffer.put(piece([5, 5, 5, 6, 8, 8], 9, []))
     found = [buffer.take(1) for _ in range(4)]

@@ -55,7 +55,7 @@ def away() -> SourceSpec:
     return SourceSpec(kind, f"kafka://{servers}/t", COLUMNS, COLUMNS, "t", live=Live())
 
 
-def test_a_client_that_is_dropped_ends_at_once(admins: list[weakref.ref[object]]) -> None:
+def test_a_closed_client_ends_at_once(admins: list[weakref.ref[object]]) -> None:
     client = Client("t", {"bootstrap.servers": f"127.0.0.1:{free_port()}"})
     pending = client.ask_offsets([0], "latest")
     del client
@@ -63,7 +63,7 @@ def test_a_client_that_is_dropped_ends_at_once(admins: list[weakref.ref[object]]
     assert not pending.done() or pending.answers(0)
 
 
-def test_options_that_the_client_does_not_take_are_trouble_of_the_log() -> None:
+def test_options_that_the_client_rejects_are_errors_of_the_log() -> None:
     """A running job continues if it cannot look for new partitions; a file may have moved."""
     config = {"bootstrap.servers": "127.0.0.1:9", "security.protocol": "ssl"}
     with pytest.raises(LogUnreachableError, match="rejects its options"):
@@ -73,7 +73,7 @@ def test_options_that_the_client_does_not_take_are_trouble_of_the_log() -> None:
 @pytest.mark.parametrize(
     "option", [("fetch.max.bytes", "many"), ("fetch.min.bytes", "-1"), ("auto.offset.reset", "x")]
 )
-def test_options_of_readers_are_checked_when_a_job_is_planned(option: tuple[str, str]) -> None:
+def test_reader_options_are_checked_at_planning(option: tuple[str, str]) -> None:
     servers = f"127.0.0.1:{free_port()}"
     kind = Topic("json", (("bootstrap.servers", servers), option))
     spec = SourceSpec(kind, f"kafka://{servers}/t", COLUMNS, COLUMNS, "t", live=Live())
@@ -90,7 +90,7 @@ def test_planning_leaves_no_connection(
     assert [admin() for admin in admins] == [None], kept
 
 
-def test_a_reader_that_failed_leaves_no_connection(admins: list[weakref.ref[object]]) -> None:
+def test_a_failed_reader_leaves_no_connection(admins: list[weakref.ref[object]]) -> None:
     """The error refers to its frames, and these to the reader, which must not stay connected."""
     from confluent_kafka import KafkaException
 
@@ -108,7 +108,7 @@ def _fail() -> None:
     """Fail in a thread: no caller waits for rows."""
 
 
-def test_what_exactness_rests_on_is_not_the_users_to_change() -> None:
+def test_options_required_for_exactness_cannot_be_changed() -> None:
     """Users cannot change client options on which exactly-once depends."""
     exact: dict[str, str | int | bool] = {
         "isolation.level": "read_committed",

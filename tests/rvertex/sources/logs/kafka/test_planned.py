@@ -47,7 +47,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return say
 
 
-def test_each_partition_has_a_unit_with_its_bounds(mock: MockCluster, topic: Any) -> None:
+def test_each_partition_is_a_unit_with_its_bounds(mock: MockCluster, topic: Any) -> None:
     """A partition whose end is before its start has no rows to read."""
     topic(1, 0)
     early = ((0, 2), (1, 0))
@@ -59,9 +59,7 @@ def test_each_partition_has_a_unit_with_its_bounds(mock: MockCluster, topic: Any
     assert {unit.log_id for unit in topic_units(topic_spec(mock, "t"))} == {""}
 
 
-def test_partitions_that_were_not_planned_are_added_from_their_beginning(
-    mock: MockCluster, topic: Any
-) -> None:
+def test_unplanned_partitions_are_added_from_their_start(mock: MockCluster, topic: Any) -> None:
     topic(0, 1)
     spec = topic_spec(mock, "t", start="latest")
     known = topic_units(spec)
@@ -74,7 +72,7 @@ def test_partitions_that_were_not_planned_are_added_from_their_beginning(
 
 
 @pytest.mark.parametrize(("us", "ms"), [(1_000, 1), (1_001, 2), (-1, 0), (-1_001, 0), (0, 0)])
-def test_a_time_between_milliseconds_is_the_next_one(
+def test_a_time_between_milliseconds_is_rounded_up(
     us: int, ms: int, mock: MockCluster, topic: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It starts at the later millisecond; without a record from then on, at the partition's end."""
@@ -92,7 +90,7 @@ def test_a_time_between_milliseconds_is_the_next_one(
     assert unit.first_seq == ROWS, "this broker has no record of a time"
 
 
-def test_a_time_before_the_first_record_is_its_offset_and_one_after_the_last_is_the_end(
+def test_times_before_the_first_and_after_the_last_record(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A broker answers -1 for a partition without a record from that time on."""

@@ -40,7 +40,7 @@ def filled(broker: Broker, topic: str) -> str:
         ("latest", 2000000, (5, 5)),
     ],
 )
-def test_places_become_offsets(
+def test_positions_become_offsets(
     broker: Broker,
     filled: str,
     start: TopicPlace,
@@ -61,21 +61,23 @@ def test_places_become_offsets(
         ("earliest", ((0, 0), (1, 0), (2, 0)), r"until= names .* \[0, 1, 2\], but"),
     ],
 )
-def test_places_that_are_none(
+def test_invalid_positions(
     broker: Broker, filled: str, start: TopicPlace, until: TopicPlace | None, message: str
 ) -> None:
     with pytest.raises(InvalidPositionsError, match=message):
         topic_units(topic_spec(broker, filled, start=start, until=until))
 
 
-def test_a_topic_that_does_not_exist_is_not_created(broker: Broker) -> None:
+def test_a_missing_topic_is_not_created(broker: Broker) -> None:
     with pytest.raises(LogNotFoundError, match="topic nowhere: there is no such topic"):
         topic_units(topic_spec(broker, "nowhere"))
     with pytest.raises(LogNotFoundError):
         topic_units(topic_spec(broker, "nowhere"))
 
 
-def test_what_another_topic_of_that_name_has_was_not_added(broker: Broker, filled: str) -> None:
+def test_partitions_of_another_topic_with_that_name_are_not_added(
+    broker: Broker, filled: str
+) -> None:
     spec = topic_spec(broker, filled)
     known = topic_units(spec)
     assert added_units(spec, known) == ()
@@ -84,9 +86,7 @@ def test_what_another_topic_of_that_name_has_was_not_added(broker: Broker, fille
     assert added_units(spec, [replace(known[0], log_id="of the one before")]) == ()
 
 
-def test_a_broker_that_is_not_there_is_named(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreachable_broker_is_named(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(positions, "PLAN_S_MAX", 0.5)
     nobody = f"127.0.0.1:{free_port()}"
     spec = topic_spec(broker, "t", config={"bootstrap.servers": nobody})
@@ -94,7 +94,7 @@ def test_a_broker_that_is_not_there_is_named(
         topic_units(spec)
 
 
-def test_values_of_the_environment_are_taken_where_they_are_used(
+def test_environment_values_are_read_when_used(
     broker: Broker, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = topic_spec(broker, filled, config={"bootstrap.servers": "env:SOME_BROKER"})
@@ -105,9 +105,7 @@ def test_values_of_the_environment_are_taken_where_they_are_used(
 
 
 @pytest.mark.slow
-def test_user_that_the_broker_refuses_is_no_broker_that_is_away(
-    broker: Broker, filled: str
-) -> None:
+def test_a_user_that_the_broker_rejects_is_a_distinct_error(broker: Broker, filled: str) -> None:
     spec = topic_spec(broker, filled)
     assert isinstance(spec.kind, Topic)
     login = {

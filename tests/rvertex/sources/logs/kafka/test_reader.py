@@ -79,7 +79,7 @@ def kafka(request: pytest.FixtureRequest) -> Kafka:
     return made
 
 
-def test_partitions_are_read_in_their_order_up_to_their_ends(kafka: Kafka) -> None:
+def test_partitions_are_read_in_order_up_to_their_ends(kafka: Kafka) -> None:
     for p in (0, 1):
         kafka.produce([value(10 * i + p) for i in range(5)], p)
     with kafka.reading() as found:
@@ -96,7 +96,7 @@ def test_partitions_are_read_in_their_order_up_to_their_ends(kafka: Kafka) -> No
         assert found.log.waiting == ""
 
 
-def test_only_what_is_committed_is_read_and_markers_are_gaps(broker: Broker, topic: str) -> None:
+def test_only_committed_records_are_read_and_markers_are_gaps(broker: Broker, topic: str) -> None:
     """Two producers: this broker keeps reporting an abort, and the client skips what follows."""
     producer = broker.producer(transactional_id=f"id-{topic}")
     producer.init_transactions(10)
@@ -124,7 +124,7 @@ def test_only_what_is_committed_is_read_and_markers_are_gaps(broker: Broker, top
         assert found.rows[0][2:] == [(5, 4)]
 
 
-def test_a_partition_has_no_end_while_rows_wait_or_are_not_committed(kafka: Kafka) -> None:
+def test_a_partition_is_not_at_its_end_while_rows_wait_or_are_uncommitted(kafka: Kafka) -> None:
     kafka.produce([value(i) for i in range(9)])
     with kafka.reading() as found:
         found.until(4, rows_max=4)
@@ -164,7 +164,7 @@ class Told:
         return 0, 0
 
 
-def test_what_no_record_has_before_the_end_of_a_partition_is_passed_over(kafka: Kafka) -> None:
+def test_offsets_without_records_before_the_end_are_skipped(kafka: Kafka) -> None:
     """Positions of transaction markers and compacted records, also without any other record."""
     with kafka.reading() as found:
         # until then, received messages are from earlier positions
@@ -180,7 +180,9 @@ def test_what_no_record_has_before_the_end_of_a_partition_is_passed_over(kafka: 
 
 
 @pytest.mark.parametrize("beyond", [1, 9])
-def test_a_topic_that_ends_before_the_job_goes_on_is_another_one(kafka: Kafka, beyond: int) -> None:
+def test_a_topic_that_ends_before_the_position_of_the_job_is_another_topic(
+    kafka: Kafka, beyond: int
+) -> None:
     """A start at the partition's end is allowed: the next record will have that position."""
     kafka.produce([value(i) for i in range(3)])
     with kafka.reading([3, 0]) as found:
@@ -192,7 +194,7 @@ def test_a_topic_that_ends_before_the_job_goes_on_is_another_one(kafka: Kafka, b
         found.until(20)
 
 
-def test_where_a_partition_ends_nothing_is_lost_and_it_is_no_other_topic(kafka: Kafka) -> None:
+def test_at_the_end_of_a_partition_nothing_is_lost(kafka: Kafka) -> None:
     """A broker may answer that a position does not exist before it knows its newest record."""
     kafka.produce([value(i) for i in range(3)])
     with kafka.reading([3, 0]) as found:
@@ -204,7 +206,7 @@ def test_where_a_partition_ends_nothing_is_lost_and_it_is_no_other_topic(kafka: 
 
 
 @pytest.mark.parametrize(("first", "is_lost"), [(2, False), (3, False), (4, True)])
-def test_only_records_before_the_first_one_of_a_partition_are_lost(
+def test_only_records_before_the_first_kept_one_are_lost(
     kafka: Kafka, first: int, is_lost: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kafka.produce([value(i) for i in range(5)])
@@ -217,7 +219,7 @@ def test_only_records_before_the_first_one_of_a_partition_are_lost(
         assert isinstance(error, LostInputError) == is_lost
 
 
-def test_it_goes_on_and_ends_where_it_is_told(kafka: Kafka) -> None:
+def test_a_reader_continues_and_ends_at_the_given_offsets(kafka: Kafka) -> None:
     kafka.produce([value(i) for i in range(20)])
     with kafka.reading([5, 0], until=20) as found:
         kafka.produce([value(i) for i in range(20, 30)])
@@ -230,7 +232,7 @@ def test_it_goes_on_and_ends_where_it_is_told(kafka: Kafka) -> None:
         assert found.log.read(0, 10) is None
 
 
-def test_bad_messages_end_it_or_stand_aside(kafka: Kafka) -> None:
+def test_bad_messages_end_the_reader_or_become_dead_letters(kafka: Kafka) -> None:
     kafka.produce([value(1), b"?", None, value(2), b'{"t": "x"}', value(3)])
     with kafka.reading() as found:
         named = f"topic {kafka.topic}, partition 0, position 1: not a JSO"
@@ -243,7 +245,9 @@ def test_bad_messages_end_it_or_stand_aside(kafka: Kafka) -> None:
         assert found.dead == [1, 2, 4]
 
 
-def test_a_full_buffer_is_fetched_no_further(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetching_pauses_while_the_buffer_is_full(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(buffers, "BUFFERED_ROWS_MAX", 50)
     monkeypatch.setattr(reader, "FETCH_ROWS_MAX", 20)
     rows = 500
@@ -280,9 +284,7 @@ class Gate:
         return self._decoder.decode(messages)
 
 
-def test_what_was_under_way_when_it_goes_on_elsewhere_leaves_no_hole(
-    kafka: Kafka, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_seek_during_a_fetch_leaves_no_gap(kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "FETCH_ROWS_MAX", 10)
     kafka.produce([value(i) for i in range(30)])
     gates = []
@@ -302,7 +304,7 @@ def test_what_was_under_way_when_it_goes_on_elsewhere_leaves_no_hole(
         assert [at for at, _ in found.rows[0]] == [*range(5, 30)]
 
 
-def test_where_it_closes_is_told_by_an_answer_that_is_young_enough(kafka: Kafka) -> None:
+def test_the_end_of_a_closing_reader_needs_a_recent_response(kafka: Kafka) -> None:
     kafka.produce([value(i) for i in range(5)])
     with kafka.reading() as found:
         found.wait(lambda: found.log.closing_position(0, 0.0))
@@ -314,7 +316,7 @@ def test_where_it_closes_is_told_by_an_answer_that_is_young_enough(kafka: Kafka)
 
 
 @pytest.mark.slow
-def test_a_broker_that_is_away_is_waited_for(
+def test_the_reader_waits_for_an_unreachable_broker(
     own_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state, "AWAY_S_MIN", 0.5)
@@ -335,7 +337,7 @@ def test_a_broker_that_is_away_is_waited_for(
         found.wait(lambda: not found.log.waiting)
 
 
-def test_a_broker_may_be_away_so_long_and_no_longer(own_broker: Broker) -> None:
+def test_a_broker_may_be_unreachable_up_to_the_limit(own_broker: Broker) -> None:
     own_broker.create_topic("t")
     own_broker.produce("t", [value(1)])
     with reading(topic_spec(own_broker, "t", away_max_us=400_000)) as found:
@@ -344,7 +346,7 @@ def test_a_broker_may_be_away_so_long_and_no_longer(own_broker: Broker) -> None:
             found.wait(lambda: found.step() and False)
 
 
-def test_a_topic_that_is_created_anew_is_another_one(broker: Broker, topic: str) -> None:
+def test_a_topic_that_is_created_again_is_another_topic(broker: Broker, topic: str) -> None:
     broker.produce(topic, [value(i) for i in range(9)])
     spec = topic_spec(broker, topic)
     with reading(spec) as found:
@@ -361,7 +363,7 @@ def test_a_topic_that_is_created_anew_is_another_one(broker: Broker, topic: str)
         found.until(8)
 
 
-def test_partitions_that_were_added_are_counted(broker: Broker, topic: str) -> None:
+def test_added_partitions_are_counted(broker: Broker, topic: str) -> None:
     spec = topic_spec(broker, topic)
     with reading(spec, units=topic_units(spec)) as found:
         broker.produce(topic, [value(1)])
@@ -374,7 +376,7 @@ def test_partitions_that_were_added_are_counted(broker: Broker, topic: str) -> N
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
-def test_records_that_were_removed_are_lost_input_and_may_be_passed_over(partitions: int) -> None:
+def test_deleted_records_are_lost_input_and_can_be_skipped(partitions: int) -> None:
     mock, rows, pad = MockCluster(), 8_000, "x" * 1_000
     mock.produce("t", [value(i, pad) for i in range(rows)])
     spec = topic_spec(mock, "t")
@@ -392,7 +394,7 @@ def test_records_that_were_removed_are_lost_input_and_may_be_passed_over(partiti
         assert found.rows[0] == [(i, i) for i in range(first, rows)]
 
 
-def test_a_broker_that_is_stopped_says_nothing_of_its_topics(
+def test_a_stopped_broker_does_not_mean_missing_topics(
     own_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client reports no topics if the broker is stopped.
@@ -412,7 +414,7 @@ def test_a_broker_that_is_stopped_says_nothing_of_its_topics(
         found.until(2)
 
 
-def test_a_topic_that_is_gone_is_waited_for_a_while(
+def test_the_reader_waits_for_a_missing_topic(
     broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(state, "MISSING_S_MAX", 1.5)
@@ -424,7 +426,7 @@ def test_a_topic_that_is_gone_is_waited_for_a_while(
             found.wait(lambda: found.step() and False)
 
 
-def test_offsets_are_committed_for_those_who_watch(kafka: Kafka) -> None:
+def test_offsets_are_committed_for_monitoring(kafka: Kafka) -> None:
     from confluent_kafka import Consumer, TopicPartition
 
     group = {"group.id": f"g-{kafka.topic}"}

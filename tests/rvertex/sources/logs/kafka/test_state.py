@@ -48,7 +48,7 @@ class Asking:
         self.until(fetched, lambda: self.state.ends[0].reported_s == now_s)
 
 
-def test_an_end_is_as_old_as_the_question() -> None:
+def test_an_end_is_as_old_as_its_request() -> None:
     """A row written after the request may be missing in the answer."""
     asking = Asking()
     asked_s = asking.clock.monotonic_s()
@@ -58,7 +58,7 @@ def test_an_end_is_as_old_as_the_question() -> None:
     assert asking.state.ends[0] == LogEnd(ROWS, asked_s)
 
 
-def test_an_end_before_what_was_read_is_believed_when_it_is_told_several_times() -> None:
+def test_an_end_before_the_position_is_believed_after_several_responses() -> None:
     asking = Asking()
     asking.until(ROWS, lambda: asking.state.ends)
     for _ in range(2):
@@ -73,7 +73,7 @@ def test_an_end_before_what_was_read_is_believed_when_it_is_told_several_times()
     assert f"ends at offset {ROWS}" in str(asking.state.error)
 
 
-def test_partitions_with_records_that_are_not_committed_are_open() -> None:
+def test_partitions_with_uncommitted_records_are_open() -> None:
     asking = Asking()
     asking.state.poll({0: 0})
     committed, written = ({0: SimpleNamespace(offset=end)} for end in (ROWS, ROWS + 2))
@@ -87,7 +87,7 @@ def identity(topic_id: str, partitions: int = 2) -> dict[int, SimpleNamespace]:
     return {0: SimpleNamespace(topic_id=topic_id, partitions=[None] * partitions)}
 
 
-def test_a_topic_that_is_known_again_is_not_missing() -> None:
+def test_a_topic_that_is_found_again_is_not_missing() -> None:
     """If a topic is known again, the time until it counts as deleted starts again."""
     asking = Asking()
     missing = Failure("unknown", is_missing=True)
@@ -104,7 +104,7 @@ def test_a_topic_that_is_known_again_is_not_missing() -> None:
     assert isinstance(asking.state.error, LogNotFoundError)
 
 
-def test_a_topic_with_another_id_is_another_one() -> None:
+def test_a_topic_with_another_id_is_another_topic() -> None:
     """A broker without topic ids does not show this, nor does a plan without one."""
     for planned, now, is_other in (("", "b", False), ("a", NO_ID, False), ("a", "a", False)):
         state = Asking().state
@@ -115,7 +115,7 @@ def test_a_topic_with_another_id_is_another_one() -> None:
     assert isinstance(state.error, LogReplacedError)
 
 
-def test_a_refusal_is_over_when_something_is_answered() -> None:
+def test_a_rejection_ends_with_the_next_response() -> None:
     asking = Asking()
     asking.state._client._errors.refusal = Failure("no", is_refused=True)
     asking.until(0, lambda: asking.state.ends)
