@@ -77,7 +77,7 @@ def test_destinations_are_measured() -> None:
     assert all(found["bulk"]["rows_per_s"] > 0 for found in result.values())
 
 
-def test_bids_do_not_depend_on_how_many_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bids_do_not_depend_on_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     import bids
 
@@ -88,7 +88,7 @@ def test_bids_do_not_depend_on_how_many_are_made(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.slow
 @pytest.mark.spark(own_java=True)
-def test_workers_are_killed_and_the_answer_is_the_same(tmp_path: Path) -> None:
+def test_the_result_is_the_same_after_workers_are_killed(tmp_path: Path) -> None:
     picture = tmp_path / "picture.png"
     result = result_of(
         "bench_recovery.py", "--quick", "--picture", str(picture), folder=tmp_path, timeout_s=240
@@ -149,7 +149,7 @@ def test_a_thousand_executors_are_simulated(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_answers_between_topics_are_timed_and_right(tmp_path: Path) -> None:
+def test_results_between_topics_are_timed_and_correct(tmp_path: Path) -> None:
     arguments = ["--rates", "500", "--seconds", "1.2", "--most", "0", "--rows", "20000"]
     few = ["--queries", "window", "--formats", "json", "arrow", "--executor", "local"]
     known = ["--systems", "floor", "ours"]
@@ -165,7 +165,7 @@ def test_answers_between_topics_are_timed_and_right(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("query", ["filter", "scarce", "window", "join"])
-def test_the_answers_of_the_live_benchmark_are_known(
+def test_the_results_of_the_live_benchmark_are_known(
     query: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
@@ -228,7 +228,7 @@ def test_the_totals_of_the_live_benchmark_are_known(monkeypatch: pytest.MonkeyPa
     assert (answered(found[~last], right).read_us[last] == 0).all()
 
 
-def test_rows_of_any_system_are_read_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_all_systems_are_parsed_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     from live.events import rows_of
 

@@ -28,7 +28,7 @@ def options() -> str:
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
-def test_the_options_are_those_of_the_command(rewrite: bool) -> None:
+def test_documented_options_are_those_of_the_command(rewrite: bool) -> None:
     written, mark, shown = PAGE.read_text().partition(MARK)
     assert mark, "docs/cli.md has lost its mark"
     if rewrite:

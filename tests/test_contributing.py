@@ -42,7 +42,7 @@ def test_the_code_of_a_section_runs(title: str, monkeypatch: pytest.MonkeyPatch)
                 del registry[name]
 
 
-def test_files_that_are_named_are_there() -> None:
+def test_named_files_exist() -> None:
     prose = re.sub(r"^```python\n.*?^```$", "", PAGE, flags=re.M | re.S)
     named = re.findall(r"`((?:rvertex|planner|tests)/[\w/.]+)`", prose)
     assert len(named) > 25

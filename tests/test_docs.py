@@ -91,7 +91,7 @@ def test_the_readme_is_short_and_names_the_two_commands() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_relative_links_lead_somewhere(page: Path) -> None:
+def test_relative_links_work(page: Path) -> None:
     for link in LINK.findall(page.read_text()):
         if "://" in link:
             continue
@@ -108,7 +108,7 @@ def test_pages_that_show_the_same_file_agree() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_files_that_are_named_exist(page: Path) -> None:
+def test_named_files_exist(page: Path) -> None:
     named = set(NAMED.findall(page.read_text())) if page.name != "CHANGELOG.md" else set()
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
@@ -145,7 +145,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_programs_print_what_is_printed(folder: Path) -> None:
+def test_programs_print_the_documented_output(folder: Path) -> None:
     """The programs run one by one in a single process: imports take most of the time."""
     shown = dict(blocks("output"))
     programs = [command for command in shown if command.startswith("python ")]
@@ -165,26 +165,26 @@ OTHERS = [block for block in blocks("output") if not block[0].startswith("python
 
 
 @pytest.mark.parametrize(("command", "text"), OTHERS, ids=lambda v: v[:30])
-def test_output_is_as_printed(command: str, text: str, folder: Path) -> None:
+def test_output_equals_the_documentation(command: str, text: str, folder: Path) -> None:
     done = run(command, folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout.rstrip() == text.rstrip()
 
 
 @pytest.mark.parametrize(("command", "text"), blocks("error"), ids=lambda v: v[:30])
-def test_errors_are_as_printed(command: str, text: str, folder: Path) -> None:
+def test_errors_equal_the_documentation(command: str, text: str, folder: Path) -> None:
     done = run(command, folder)
     assert done.returncode != 0
     assert done.stderr.rstrip() == text.rstrip()
 
 
 @pytest.mark.slow
-def test_sessions_in_one_process_are_as_printed(own_folder: Path) -> None:
+def test_sessions_in_one_process_equal_the_documentation(own_folder: Path) -> None:
     assert_session("local", own_folder)
 
 
 @pytest.mark.spark(own_java=True)
-def test_sessions_on_spark_are_as_printed(own_folder: Path) -> None:
+def test_sessions_on_spark_equal_the_documentation(own_folder: Path) -> None:
     assert_session("spark", own_folder)
 
 
@@ -222,7 +222,7 @@ def programs(folder: Path) -> Path:
     return path
 
 
-def test_the_unit_tests_that_are_shown_pass(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_documented_unit_tests_pass(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(folder)
     monkeypatch.chdir(folder)
     files = [name for name, _ in blocks("file") if name.startswith("test_")]
@@ -234,7 +234,7 @@ def test_the_unit_tests_that_are_shown_pass(folder: Path, monkeypatch: pytest.Mo
             test()
 
 
-def test_the_picture_is_the_plan_of_the_demo() -> None:
+def test_the_picture_shows_the_plan_of_the_demo() -> None:
     ((name, text),) = blocks("mermaid")
     demo = module_at(ROOT / name)
     drawn = mermaid(lower(demo.query(), root="ROOT"))
@@ -269,7 +269,7 @@ class Links(HTMLParser):
 
 
 @pytest.mark.slow
-def test_the_site_is_built_and_its_links_lead_somewhere(tmp_path: Path) -> None:
+def test_the_site_is_built_and_its_links_work(tmp_path: Path) -> None:
     build = [sys.executable, "docs/site/build.py", str(tmp_path)]
     done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

@@ -72,7 +72,7 @@ def named(page: Path) -> list[tuple[str, float]]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_defaults_are_those_of_the_code(page: Path) -> None:
+def test_documented_defaults_equal_the_code(page: Path) -> None:
     wrong = [(name, value, LIMITS[name]) for name, value in named(page) if value != LIMITS[name]]
     assert not wrong, "documented and real defaults"
 
@@ -82,7 +82,7 @@ def test_the_documents_name_limits() -> None:
     assert len({name for page in PAGES for name, _ in named(page)}) >= 10
 
 
-def test_what_pip_is_to_install_can_be_installed() -> None:
+def test_documented_pip_commands_can_be_installed() -> None:
     """Commands of pages never install this package by its name alone, because it is on no index."""
     extras = configparser.ConfigParser()
     extras.read(ROOT / "setup.cfg")

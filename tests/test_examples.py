@@ -179,7 +179,9 @@ def test_words_equal_the_batch_query(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark(own_java=True)
-def test_the_demo_prints_plan_windows_and_place_and_spark_gives_its_digest(tmp_path: Path) -> None:
+def test_the_demo_prints_its_plan_and_output_and_has_the_same_digest_on_spark(
+    tmp_path: Path,
+) -> None:
     script = str(EXAMPLES / "flights.py")
     lines = command(script, "--root", "local", "--executor", "local", folder=tmp_path)
     assert "temporal join on origin" in "\n".join(lines)
@@ -219,7 +221,7 @@ def test_two_sites_deliver_each_booking_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_planted_spikes_and_dips_are_found_and_nothing_else_that_week() -> None:
+def test_only_planted_spikes_and_dips_are_found_that_week() -> None:
     """Planted spikes and dips in real flights are reported within three hours.
 
     The year's other alerts are holidays and clock changes.

@@ -44,12 +44,12 @@ def test_an_import_is_light(code: str, allowed: set[str], most: int) -> None:
 
 
 @pytest.mark.parametrize("package", one_in(4, ["streamscope", "jobmanager", "rvertex", "rstream"]))
-def test_every_public_name_is_found(package: str) -> None:
+def test_every_public_name_can_be_imported(package: str) -> None:
     names = f"[getattr({package}, name) for name in {package}.__all__]"
     assert package in modules_of(f"import {package}; {names}")
 
 
-def test_a_host_that_unpickles_an_expression_knows_its_functions() -> None:
+def test_a_host_that_unpickles_an_expression_can_call_its_functions() -> None:
     """A host that unpickles an expression finds its functions, in any order of imports."""
     for module in ("nodes", "types", "predicates"):
         assert "planner.expressions.functions" in modules_of(f"import planner.expressions.{module}")

@@ -45,7 +45,7 @@ def connection(events: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @pytest.mark.parametrize("name", one_in(6, QUERIES))
-def test_a_query_gives_the_answer_of_duckdb(
+def test_a_query_has_the_result_of_duckdb(
     name: str, events: Path, connection: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     query = QUERIES[name](Streams(events)).to_parquet(start="alive_from", end="alive_until")
@@ -55,7 +55,7 @@ def test_a_query_gives_the_answer_of_duckdb(
     assert found is None, f"{name}: {found}"
 
 
-def test_a_wrong_answer_is_told(connection: duckdb.DuckDBPyConnection) -> None:
+def test_a_wrong_result_is_reported(connection: duckdb.DuckDBPyConnection) -> None:
     wrong = REFERENCE["q2"].replace("123", "124")
     found = compare.mismatch(connection, "q2", wrong)
     assert found is not None
@@ -64,13 +64,13 @@ def test_a_wrong_answer_is_told(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 @pytest.mark.parametrize("kind", generator.KINDS)
-def test_ranges_of_events_can_be_made_alone(kind: str) -> None:
+def test_a_range_of_events_can_be_generated_alone(kind: str) -> None:
     make = generator.KINDS[kind]
     whole, parts = make(0, 3_000), [make(0, 1_234), make(1_234, 3_000)]
     assert whole.to_pylist() == [row for part in parts for row in part.to_pylist()]
 
 
-def test_the_shape_is_that_of_nexmark() -> None:
+def test_events_have_the_shape_of_nexmark() -> None:
     lo, hi = 1_000_000, 1_100_000
     persons, auctions, bids = (make(lo, hi) for make in generator.KINDS.values())
     assert [len(persons), len(auctions), len(bids)] == [2_000, 6_000, 92_000]

@@ -86,7 +86,7 @@ def test_a_stall_counts_from_when_events_were_due() -> None:
     assert not measure(seen_run(load, delay_us, 2 * SECOND), "other")["equal"]
 
 
-def test_what_is_missing_or_wrong_is_told() -> None:
+def test_missing_and_wrong_rows_are_reported() -> None:
     from dataclasses import replace
 
     from open_loop import Load
@@ -102,7 +102,7 @@ def test_what_is_missing_or_wrong_is_told() -> None:
         measure(replace(run, **rows), None)
 
 
-def test_rows_that_flink_prints_again_are_counted_and_do_not_hide_a_loss() -> None:
+def test_rows_repeated_by_flink_are_counted_and_do_not_hide_a_loss() -> None:
     from dataclasses import replace
 
     from open_loop import Load
@@ -122,7 +122,7 @@ def test_rows_that_flink_prints_again_are_counted_and_do_not_hide_a_loss() -> No
     assert repeats(replace(run, **lost)) == {"repeated_rows": 3, "equal_without_repeats": False}
 
 
-def test_what_flink_printed_is_read_by_whole_lines() -> None:
+def test_flink_output_is_parsed_line_by_line() -> None:
     from latency.flink import parsed
     from recovery.flink_cluster import whole_lines
 
@@ -134,7 +134,7 @@ def test_what_flink_printed_is_read_by_whole_lines() -> None:
     assert rows.tolist() == [[-20, 3, 4], [0, 5, 6]]
 
 
-def test_pauses_of_flink_are_those_of_its_subtasks() -> None:
+def test_pauses_of_flink_are_read_from_its_subtasks() -> None:
     from latency.flink import parsed
     from recovery.flink import batches_of, subtasks_of
 
@@ -175,7 +175,7 @@ finally:
 END_WAIT_S = 60.0
 
 
-def test_a_benchmark_that_is_terminated_ends_what_it_started() -> None:
+def test_a_terminated_benchmark_ends_its_processes() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", ENDS_IN_ORDER], stdout=subprocess.PIPE, text=True, cwd=BENCHMARKS
     ) as process:
@@ -203,7 +203,7 @@ def test_flink_gets_the_events_of_the_load(tmp_path: Path) -> None:
     assert np.array_equal(rows[:, 1], load.values_of())
 
 
-def test_the_load_is_what_its_answer_says(tmp_path: Path) -> None:
+def test_the_load_equals_its_expected_result(tmp_path: Path) -> None:
     from open_loop import GROUP_ROWS, START_US, Load
 
     load = Load(rate=50_000, seconds=0.7, keys=10, window_us=WINDOW_US)

@@ -66,7 +66,7 @@ def test_steps_have_their_promised_names() -> None:
     assert [n for n in ("wait", "status", "cancel") if not hasattr(jobmanager.Job, n)] == []
 
 
-def test_one_module_has_what_queries_and_jobs_need() -> None:
+def test_one_module_exports_all_names_for_queries_and_jobs() -> None:
     assert {*dir(planner), *dir(jobmanager)} <= set(streamscope.__all__)
     assert all(getattr(streamscope, name) is not None for name in streamscope.__all__)
     for package in (planner, jobmanager):
@@ -98,14 +98,14 @@ def foreign(folder: Path, name: str = "planner") -> Path:
     return folder
 
 
-def test_the_import_works_alone(tmp_path: Path) -> None:
+def test_the_import_works_without_other_imports(tmp_path: Path) -> None:
     done = imported(folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == streamscope.__version__
 
 
 @pytest.mark.parametrize("name", sorted(OURS))
-def test_a_package_in_the_way_is_named_and_not_run(name: str, tmp_path: Path) -> None:
+def test_a_shadowing_package_is_named_and_not_run(name: str, tmp_path: Path) -> None:
     done = imported(foreign(tmp_path / "site", name), folder=tmp_path)
     message = done.stderr.splitlines()[-1]
     assert message.startswith(f"ImportError: '{name}' is not the package of streamscope: ")
@@ -124,7 +124,7 @@ def recorded(site: Path) -> Path:
     return site
 
 
-def test_a_distribution_in_the_way_is_named(tmp_path: Path) -> None:
+def test_a_conflicting_distribution_is_named(tmp_path: Path) -> None:
     site = recorded(foreign(tmp_path / "site"))
     message = imported(site, folder=tmp_path).stderr.splitlines()[-1]
     assert "it belongs to the installed distribution day-planner" in message
@@ -132,13 +132,13 @@ def test_a_distribution_in_the_way_is_named(tmp_path: Path) -> None:
     assert "a separate virtual environment" in message
 
 
-def test_a_package_of_the_users_folder_is_named(tmp_path: Path) -> None:
+def test_a_shadowing_package_in_the_folder_of_the_user_is_named(tmp_path: Path) -> None:
     """``python -c`` and ``-m`` put their working folder first on the path."""
     message = imported(folder=foreign(tmp_path)).stderr.splitlines()[-1]
     assert "start Python in another folder" in message
 
 
-def test_an_overwritten_package_is_told_of(tmp_path: Path) -> None:
+def test_an_overwritten_package_is_reported(tmp_path: Path) -> None:
     """Another distribution was installed over ours in the same folder; the error names it."""
     site = tmp_path / "site"
     for name in OURS:

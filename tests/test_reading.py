@@ -117,7 +117,9 @@ def growing(tmp_path: Path) -> tuple[Path, Callable[[], None]]:
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_a_finished_answer(tool: str, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_answer_is_readable(
+    tool: str, finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip(tool)
     monkeypatch.chdir(finished)
     found = read(tool)
@@ -128,7 +130,7 @@ def test_a_finished_answer(tool: str, finished: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_while_it_grows(
+def test_a_growing_answer_is_readable(
     tool: str, growing: tuple[Path, Callable[[], None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip(tool)
@@ -143,7 +145,7 @@ def test_while_it_grows(
 
 
 @pytest.mark.spark
-def test_with_spark(
+def test_an_answer_is_readable_with_spark(
     finished: Path,
     growing: tuple[Path, Callable[[], None]],
     spark: SparkSession,

@@ -16,7 +16,7 @@ def test_every_file_has_a_room() -> None:
     assert [room for room in PURE if not (ROOT / room).exists()] == []
 
 
-def test_imports_lead_to_rooms_below_and_in_no_circle() -> None:
+def test_imports_go_to_rooms_below_without_circles() -> None:
     """A package's ``__init__.py`` collects names for its users; its own files do not import it.
 
     One test checks both laws, because reading the imports of all files takes most of the time.
@@ -43,7 +43,7 @@ def is_init(file: str) -> bool:
     return file.endswith("/__init__.py")
 
 
-def test_a_folder_is_seen_at_one_glance() -> None:
+def test_a_folder_has_few_entries() -> None:
     wrong = []
     for folder in sorted({file.rpartition("/")[0] for file in FILES}):
         found = {path.name for path in (ROOT / folder).iterdir()}
@@ -55,7 +55,7 @@ def test_a_folder_is_seen_at_one_glance() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_packages_are_the_last_rooms_of_their_own() -> None:
+def test_packages_are_the_last_of_their_rooms() -> None:
     order = [room for room in ROOMS if room in PACKAGES]
     assert order == list(PACKAGES)
     below = [room for room in ROOMS if not room.startswith(ABOVE)]

@@ -78,7 +78,7 @@ def test_each_promise_names_tests_that_exist(page: str) -> None:
     assert {promise.text: lack for promise in found if (lack := wrong(promise))} == {}
 
 
-HERE = "tests/test_seeds.py::test_a_wrong_promise_is_found"
+HERE = "tests/test_seeds.py::test_an_invalid_promise_is_detected"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ HERE = "tests/test_seeds.py::test_a_wrong_promise_is_found"
         ("Yes: so.", "tests/none.py::test_none", "there is no tests/none.py::test_none"),
     ],
 )
-def test_a_wrong_promise_is_found(words: str, shown: str, lack: str | None) -> None:
+def test_an_invalid_promise_is_detected(words: str, shown: str, lack: str | None) -> None:
     line = f"- **It works.** {words}\n" + f"  - `{shown}`\n" * bool(shown)
     first, second = promises(line * 2)
     assert first == second

@@ -36,13 +36,13 @@ def test_growth(name: str, values: list[float | None], grew: bool) -> None:
     assert has_grown(name, values) is grew
 
 
-def test_numbers_are_told_by_tenths() -> None:
+def test_numbers_are_reported_by_tenths() -> None:
     values = [(float(second), float(second)) for second in range(100)]
     assert tenths(values, 0.0, 100.0) == [4.5 + 10 * k for k in range(10)]
     assert tenths(values[:20], 0.0, 100.0)[2:] == [None] * 8
 
 
-def test_the_answer_is_that_of_the_events() -> None:
+def test_the_result_follows_from_the_events() -> None:
     rows, rate, began_us = 1_234, 100, 1_790_000_000_123_456
     numbers = np.arange(rows)
     at_us, keys, amounts = times_of(numbers, began_us, rate), keys_of(numbers), amounts_of(numbers)

@@ -99,7 +99,7 @@ def matches(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
 
-def test_outside_systems_have_one_door() -> None:
+def test_each_outside_system_is_used_in_one_file() -> None:
     wrong = []
     for name in NAMES:
         found = imported_names(name) - ({"pyspark.cloudpickle"} if name in CLOUDPICKLE else set())
@@ -160,7 +160,7 @@ def is_set(node: ast.expr) -> bool:
     )
 
 
-def test_comprehensions_over_sets_are_found() -> None:
+def test_iteration_over_sets_is_detected() -> None:
     bad = ast.parse("[x for x in set(y)]\nfor z in {1, 2} | a: pass\nfor w in sorted({1}): pass")
     assert [w for n in ast.walk(bad) if not isinstance(n, ast.mod) for w in impurities(n)] == [
         "iterates over a set",
@@ -182,12 +182,12 @@ def test_files_and_functions_are_short() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_modules_say_what_they_are() -> None:
+def test_modules_have_a_docstring() -> None:
     wordless = [n for n in NAMES if tree(n).body and not ast.get_docstring(tree(n))]
     assert not wordless, "\n".join(wordless)
 
 
-def test_no_junk_drawers() -> None:
+def test_no_module_is_called_utils() -> None:
     junk = {"utils", "util", "helpers", "common", "misc"}
     assert [name for name in NAMES if Path(name).stem in junk] == []
 
@@ -272,7 +272,7 @@ def survives_pickling(kind: type[StreamEngineError]) -> bool:
     )
 
 
-def test_errors_say_who_must_act() -> None:
+def test_errors_name_who_must_act() -> None:
     wrong = [
         kind.__qualname__
         for kind in every_error()
@@ -282,7 +282,7 @@ def test_errors_say_who_must_act() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_a_loaded_machine_fails_no_example() -> None:
+def test_examples_have_no_deadline() -> None:
     assert settings.default is not None
     assert settings.default.deadline is None
     assert HealthCheck.too_slow in settings.default.suppress_health_check
@@ -296,7 +296,7 @@ WHOLLY_FROZEN = ("/messages.py", "/plan.py")
 CHANGED_BY_MADE_CODE = ("Timer",)
 
 
-def test_records_that_nothing_changes_are_frozen() -> None:
+def test_unchanged_records_are_frozen() -> None:
     """Frozen records can be keys, as plans and specifications are, and never change for others.
 
     Messages and plans must be frozen even if a field of that name is set elsewhere. A class that

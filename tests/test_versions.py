@@ -42,11 +42,11 @@ def rows() -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def test_the_policy_says_the_numbers_of_the_code() -> None:
+def test_the_policy_has_the_numbers_of_the_code() -> None:
     assert {name: now for name, now, *_ in rows()} == NUMBERS
 
 
-def test_the_policy_names_the_files_that_have_the_numbers() -> None:
+def test_the_policy_names_the_files_with_the_numbers() -> None:
     for name, _, where, *_ in rows():
         file, *constant = re.findall(r"`([^`]+)`", where)
         text = (ROOT / file).read_text()
@@ -82,13 +82,13 @@ def spelled(name: str) -> str:
 
 
 @pytest.mark.parametrize("needed", setup_requirements(), ids=str)
-def test_what_is_pinned_is_allowed(needed: Requirement) -> None:
+def test_pinned_versions_are_allowed(needed: Requirement) -> None:
     (pin,) = pins()[spelled(needed.name)].specifier
     assert pin.operator == "=="
     assert needed.specifier.contains(pin.version)
 
 
-def test_pins_hold_for_one_python_only() -> None:
+def test_pins_apply_to_one_python_version() -> None:
     """Another Python may lack such a version; it uses what setup.cfg allows."""
     assert len({str(pin.marker) for pin in pins().values()}) == 1
     assert all("python_version ==" in str(pin.marker) for pin in pins().values())

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_no_folder_has_more_such_lines_than_are_known() -> None:
+def test_no_folder_has_more_flagged_lines_than_known() -> None:
     known = words.known()
     more = {place: n for place, n in words.counts().items() if n > known.get(place, 0)}
     lines = [
@@ -28,7 +28,7 @@ def test_no_folder_has_more_such_lines_than_are_known() -> None:
     assert not more, f"{more}; python -m tests.words prints:\n" + "\n".join(lines[-40:])
 
 
-def test_known_numbers_name_places_that_exist() -> None:
+def test_known_numbers_name_existing_folders() -> None:
     for place in words.known():
         assert (ROOT / place.partition(": ")[0]).exists(), place
 
@@ -49,7 +49,7 @@ def test_known_numbers_name_places_that_exist() -> None:
         ("a.py", "def f(told):\n    '''Return rows.'''\n    is_seen = told\n", ["name", "name"]),
     ],
 )
-def test_such_lines_are_found(
+def test_idioms_are_found(
     name: str, text: str, kinds: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(words, "ROOT", tmp_path)

@@ -20,7 +20,7 @@ WIDER = {
     "jobmanager": ["tests/jobmanager"],
 }
 #: Tests of the tree itself that a copy passes and a bug may fail.
-OF_TREE = ["tests/test_tidy.py::test_records_that_nothing_changes_are_frozen"]
+OF_TREE = ["tests/test_tidy.py::test_unchanged_records_are_frozen"]
 #: Packages whose bugs the simulation may detect.
 SIMULATED = ("rstream", "rvertex", "jobmanager")
 #: The maximum number of tests that only import the module; the most specific ones run.

@@ -28,11 +28,11 @@ LOOKS = (
 PACKAGES = ("rstream/", "rvertex/", "planner/expressions/")
 
 
-def test_arrow_says_that_memory_is_short_as_an_error_of_its_own() -> None:
+def test_arrow_reports_a_lack_of_memory_as_a_distinct_error() -> None:
     assert {pa.ArrowException, MemoryError} <= {*pa.ArrowMemoryError.__mro__}
 
 
-def test_who_handles_errors_of_data_lets_those_of_memory_go() -> None:
+def test_handlers_of_data_errors_do_not_catch_memory_errors() -> None:
     wrong = []
     for file in FILES:
         if not file.startswith(PACKAGES) or file in LOOKS:
@@ -48,7 +48,7 @@ def test_who_handles_errors_of_data_lets_those_of_memory_go() -> None:
     assert not wrong
 
 
-def test_a_store_is_not_away_when_memory_is_short() -> None:
+def test_a_lack_of_memory_does_not_count_as_an_unreachable_store() -> None:
     class Short(MemoryFileSystem):
         def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: object) -> None:
             raise MemoryError

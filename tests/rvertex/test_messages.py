@@ -34,7 +34,7 @@ INSTRUCTIONS = [Locate, StartVertex, TakeCheckpoint, StopVertex, Collect, StopHo
 
 
 @given(st.one_of([st.from_type(t) for t in [*NOTICES, ItemsLost]]))
-def test_notices_survive_the_wire(notice: HostNotice) -> None:
+def test_notices_can_be_encoded_and_decoded(notice: HostNotice) -> None:
     try:
         data = NOTICE_CODEC.encode(notice)
     except OverflowError:
@@ -43,7 +43,7 @@ def test_notices_survive_the_wire(notice: HostNotice) -> None:
 
 
 @given(st.one_of([st.from_type(t) for t in INSTRUCTIONS]))
-def test_instructions_survive_the_wire(instruction: HostInstruction) -> None:
+def test_instructions_can_be_encoded_and_decoded(instruction: HostInstruction) -> None:
     try:
         data = INSTRUCTION_CODEC.encode(instruction)
     except OverflowError:
@@ -72,13 +72,13 @@ def wire(kind: str, **fields: object) -> bytes:
         (wire("Collect", host="h", marks=[1]), "Expected `object`"),
     ],
 )
-def test_anything_else_is_refused(data: bytes, message: str) -> None:
+def test_other_objects_are_rejected(data: bytes, message: str) -> None:
     with pytest.raises(InvalidMessageError, match=message):
         INSTRUCTION_CODEC.decode(data)
 
 
 @given(st.binary(max_size=64))
-def test_no_bytes_raise_anything_but_a_refusal(data: bytes) -> None:
+def test_invalid_bytes_only_raise_the_documented_error(data: bytes) -> None:
     with pytest.raises(InvalidMessageError):
         INSTRUCTION_CODEC.decode(data)
 

@@ -46,14 +46,14 @@ def test_a_planted_bug_is_found_and_its_seed_repeats(name: str) -> None:
         assert_survives(BUGS[name], {"clicks": CLICKS}, runs=1, seed=int(seed))
 
 
-def test_a_seed_is_one_run() -> None:
+def test_a_run_is_determined_by_its_seed() -> None:
     jobs = [query_workload(3, totals, {"clicks": CLICKS}) for _ in range(2)]
     one, two = (run_job(3, job, KINDS) for job in jobs)
     assert one == two
     assert one.workload == "query"
 
 
-def test_code_without_a_known_answer_is_refused_by_name() -> None:
+def test_code_without_a_deterministic_result_is_rejected_by_name() -> None:
     class Draws(ss.KeyedProcess):
         output = {"drawn": "float64"}  # noqa: RUF012
 

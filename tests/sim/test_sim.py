@@ -67,7 +67,7 @@ ONCE_BROKEN = [
 
 
 @pytest.mark.parametrize(("seed", "kinds"), ONCE_BROKEN)
-def test_what_was_broken_once(seed: int, kinds: tuple[str, ...]) -> None:
+def test_seeds_that_once_failed(seed: int, kinds: tuple[str, ...]) -> None:
     outcome = simulate(seed, kinds)
     assert outcome.violations == (), "\n".join(outcome.tail)
 

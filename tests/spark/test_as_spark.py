@@ -43,7 +43,7 @@ def sparks(rows: pa.RecordBatch) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("seed", seeds(0, 1))
-def test_calls_are_sparks(seed: int) -> None:
+def test_calls_equal_spark(seed: int) -> None:
     rows = drawn(seed)
     wrong = []
     for call, theirs in zip(CALLS, sparks(rows), strict=True):
@@ -57,7 +57,7 @@ def test_calls_are_sparks(seed: int) -> None:
     assert not wrong, wrong
 
 
-def test_each_function_that_spark_has_is_compared() -> None:
+def test_each_function_of_spark_is_compared() -> None:
     session = open_session(spark_context(MASTER, SPARK_DAEMON))
     has = {row.function for row in session.sql("SHOW FUNCTIONS").collect()}
     called = {name for call in CALLS for name in re.findall(r"(\w+)\(", call.lower())}
@@ -65,5 +65,5 @@ def test_each_function_that_spark_has_is_compared() -> None:
     assert not left, sorted(left)
 
 
-def test_each_difference_is_of_a_call() -> None:
+def test_each_listed_difference_belongs_to_a_call() -> None:
     assert set(CALLS) >= DIFFERENT.keys()

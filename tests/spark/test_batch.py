@@ -152,7 +152,7 @@ def test_all_windows_and_aggregates(keys: list[str]) -> None:
 
 
 @pytest.mark.parametrize("keys", [[], ["g", "k"]], ids=["all", "g-k"])
-def test_sessions_as_they_grow(keys: list[str]) -> None:
+def test_growing_sessions(keys: list[str]) -> None:
     stream = events(spans=True).filter(col("x").is_null() | (col("x") < 1e300))
     whole = ("low", "high", "often_g", "often_k", "user", "latest")
     more = {name: one for name, one in MORE.items() if name not in whole}
@@ -176,7 +176,7 @@ def test_count_windows() -> None:
         batched(together)
 
 
-def test_data_windows_of_events_without_end() -> None:
+def test_data_windows_of_endless_events() -> None:
     items = [event(0, INF_TIME, k=1), event(3, 9, k=1), event(20, 30, k=2), event(40, INF_TIME)]
     stream = Stream.from_items({"k": "int64"}, items).group_by("k")
     for window in (
@@ -208,7 +208,7 @@ def test_joins_with_conditions(how: str) -> None:
         assert assert_twins(left.join(right, on="k", how=how, where=where)).num_rows > 0
 
 
-def test_first_and_last_go_by_time() -> None:
+def test_first_and_last_follow_time() -> None:
     at = col(VS) % 2 == 0
     some = events(spans=True).filter(at).with_columns(same=lit("same"), start=col(VS))
     made = some.group_by("k").window(hopping(10, 5)).agg(
@@ -221,7 +221,7 @@ def test_first_and_last_go_by_time() -> None:
 
 
 @pytest.mark.parametrize("pick", [agg.first, agg.last], ids=["first", "last"])
-def test_an_ambiguous_first_or_last_is_refused(pick: Callable[[str], Any]) -> None:
+def test_an_ambiguous_first_or_last_is_rejected(pick: Callable[[str], Any]) -> None:
     items = [event(1, 9, n=1), event(1, 9, n=None), event(1, 9, n=1)]
     made = placeless(Stream.from_items({"n": "int64"}, items))
     stream = made.window(tumbling(10)).agg(n=pick("n"))
@@ -238,7 +238,7 @@ def test_windows_at_the_ends_of_time() -> None:
         assert_twins(stream.window(window).agg(n=agg.count()))
 
 
-def test_endless_lifetimes_in_windows_are_refused_by_both() -> None:
+def test_endless_lifetimes_in_windows_are_rejected_by_both() -> None:
     items = [event(0, INF_TIME, n=1)]
     stream = Stream.from_items({"n": "int64"}, items).window(tumbling(10)).agg(n=agg.count())
     with pytest.raises(UnboundedLifetimeError):
@@ -247,7 +247,7 @@ def test_endless_lifetimes_in_windows_are_refused_by_both() -> None:
         batched(stream)
 
 
-def test_sums_that_do_not_fit_are_refused_by_both() -> None:
+def test_sums_that_overflow_are_rejected_by_both() -> None:
     items = [event(i, n=2**62) for i in range(3)]
     whole = Stream.from_items({"n": "int64"}, items).window(tumbling(10))
     with pytest.raises(SumOverflowError):
@@ -295,7 +295,7 @@ def test_lifetimes(change: Callable[[Stream], Stream]) -> None:
     assert assert_twins(change(events(spans=True))).num_rows > 0
 
 
-def test_lifetimes_without_end() -> None:
+def test_endless_lifetimes() -> None:
     items = [event(0, INF_TIME, n=1), event(INF_TIME - 9, INF_TIME - 2, n=2), event(3, 9, n=3)]
     stream = Stream.from_items({"n": "int64"}, items)
     made = [stream.set_duration(8), stream.extend(5), stream.extend(-7), stream.point_at_end()]
@@ -406,7 +406,7 @@ def test_lists_and_maps() -> None:
             assert_twins(stream.explode(name, outer=outer))
 
 
-def test_awkward_names() -> None:
+def test_unusual_column_names() -> None:
     names = ["a b", "A B", "`tick`", "dot.ted", "select", "c0", "ö", "let1", "element"]
     items = [event(i, **{n: i * j for j, n in enumerate(names)}) for i in range(4)]
     stream = Stream.from_items(dict.fromkeys(names, "int64"), items)
@@ -507,7 +507,7 @@ def test_a_difference_is_shown(tmp_path: Path) -> None:
     assert "different: 2 rows by stream, 2 by batch" in done.stdout
 
 
-def test_run_as_a_batch_writes_what_a_job_would(tmp_path: Path) -> None:
+def test_run_as_a_batch_writes_the_answer_of_a_job(tmp_path: Path) -> None:
     root = str(tmp_path / "batch")
     arguments = ["run", str(EXAMPLES / "alerts.py"), "--batch", "--root", root, "--master", MASTER]
     done = CliRunner().invoke(app, [*arguments, "--json"])
@@ -540,7 +540,7 @@ def test_first_rows_and_orders() -> None:
     assert assert_twins(forever.agg(n=agg.count(), total=agg.sum("n"))).num_rows > 20
 
 
-def test_first_rows_of_equal_ones_are_known_to_the_stream_only() -> None:
+def test_the_first_of_equal_rows_is_known_only_to_the_stream() -> None:
     tied = [event(1, 5, k=1, a=1), event(1, 5, k=1, a=2)]
     together = placeless(Stream.from_items({"k": "int64", "a": "int64"}, tied))
     top = together.window(snapshot()).top(1, "k")

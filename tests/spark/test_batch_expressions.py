@@ -83,7 +83,7 @@ def test_floats() -> None:
     assert_twins(selected(stream, expressions))
 
 
-def test_rounding_halves_and_near_halves() -> None:
+def test_rounding_of_halves_and_near_halves() -> None:
     near = [0.49999999999999994, 2.675, 1.005, -1.005, 0.125, -0.375, 1234.5678, 25.0, -35.0, 4e15]
     stream = numbered({"x": [*near, None]}, {"x": "float64"})
     assert_twins(selected(stream, [col("x").round(digits) for digits in range(-3, 5)]))
@@ -165,7 +165,7 @@ ADDRESSES = [
 ]
 
 
-def test_texts_taken_apart() -> None:
+def test_functions_that_split_texts() -> None:
     s, u = col("s"), col("u")
     rows = max(len(WRITTEN), len(ADDRESSES))
     texts = {"s": WRITTEN, "u": ADDRESSES}
@@ -184,7 +184,7 @@ def test_texts_taken_apart() -> None:
     assert_twins(selected(stream, expressions))
 
 
-def test_what_cannot_be_read_stops_both() -> None:
+def test_unreadable_values_fail_in_both() -> None:
     stream = numbered(
         {"s": ["2026-01-31", "2026-02-30"], "n": [20, 21]}, {"s": "string", "n": "int64"}
     )
@@ -230,7 +230,7 @@ def test_times() -> None:
     assert_twins(selected(stream, expressions))
 
 
-def test_text_read_as_values() -> None:
+def test_text_converted_to_values() -> None:
     texts = {
         "i": ["12", "-3", "0", "-9223372036854775808", None],
         "f": ["1.5", "-2e3", "nan", "inf", None],
@@ -266,7 +266,7 @@ def test_text_read_as_values() -> None:
     ],
     ids=str,
 )
-def test_what_does_not_fit_stops_both(expr: Expr) -> None:
+def test_values_that_do_not_fit_fail_in_both(expr: Expr) -> None:
     columns = {"s": ["x"], "f": [math.nan], "i": [-129], "yes": ["yes"], "blank": [" 1"]}
     kinds = {"s": "string", "f": "float64", "i": "int64", "yes": "string", "blank": "string"}
     stream = numbered(columns, kinds).select(e=expr)
@@ -276,13 +276,13 @@ def test_what_does_not_fit_stops_both(expr: Expr) -> None:
         batched(stream)
 
 
-def test_floats_as_text_are_refused() -> None:
+def test_floats_as_text_are_rejected() -> None:
     stream = numbered({"f": [1.5]}, {"f": "float64"}).select(e=col("f").cast(str))
     with pytest.raises(UnsupportedInBatchError, match="Spark writes floats differently"):
         batched(stream)
 
 
-def test_a_cast_stays_behind_the_filter_that_protects_it() -> None:
+def test_a_cast_stays_after_the_filter_that_protects_it() -> None:
     stream = numbered({"s": ["1", "x", None, "22"]}, {"s": "string"})
     long = stream.filter(col("s").str.contains("^[0-9]+$", regex=True))
     assert assert_twins(long.filter(col("s").cast(int) > 1)).num_rows == 1

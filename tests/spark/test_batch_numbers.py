@@ -61,7 +61,7 @@ LEAST, MOST = -(2**63), 2**63 - 1
     ],
     ids=str,
 )
-def test_what_has_no_room_stops_both(expr: Expr) -> None:
+def test_overflows_fail_in_both(expr: Expr) -> None:
     values = {"most": MOST, "least": LEAST, "one": 1, "two": 2, "d": Decimal("9.99")}
     kinds = {"d": pa.decimal128(3, 2)}
     stream = numbered(
@@ -115,7 +115,7 @@ def test_sums_at_their_edges() -> None:
     assert_twins(wide.agg(d=agg.sum("d"), m=agg.mean("d"), n=agg.mean("n")))
 
 
-def test_a_sum_of_decimals_that_does_not_fit_stops_both() -> None:
+def test_a_sum_of_decimals_that_overflows_fails_in_both() -> None:
     items = [event(i, d=Decimal("9" * 38)) for i in range(2)]
     stream = Stream.from_items({"d": pa.decimal128(38, 0)}, items).window(tumbling(10))
     with pytest.raises(SumOverflowError, match="total: the sum of column 'd' does not fit"):

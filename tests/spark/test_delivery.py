@@ -24,7 +24,9 @@ pytestmark = pytest.mark.spark
 CONFIG = with_limits(checkpoint_interval_s=0.2)
 
 
-def test_a_topic_has_the_rows_of_the_output(broker: Broker, topic: str, tmp_path: Path) -> None:
+def test_a_topic_contains_the_rows_of_the_output(
+    broker: Broker, topic: str, tmp_path: Path
+) -> None:
     events = Stream.from_parquet(str(write_events(tmp_path / "e.parquet")), vs="t", delay="1s")
     windows = events.group_by("key").window(tumbling("100ms")).agg(n=agg.count())
     killed: list[int] = []

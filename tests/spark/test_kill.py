@@ -114,7 +114,7 @@ def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[st
 
 
 @pytest.mark.parametrize("master", ["local[2]", "local[8]"])
-def test_spark_gives_the_same_sequence_as_one_process(
+def test_spark_and_one_process_have_the_same_sequence(
     master: str, events: Path, expected: tuple[str, int, int, str], tmp_path: Path
 ) -> None:
     job = jobmanager.run(query(events), root=str(tmp_path / "job"), master=master)
@@ -125,7 +125,7 @@ def test_spark_gives_the_same_sequence_as_one_process(
     ("name", "kill"),
     [("first", kill_host(0)), ("last", kill_host(-1)), ("all", kill_all)],
 )
-def test_killed_workers_leave_no_trace(
+def test_killed_workers_do_not_change_the_output(
     name: str, kill: Kill, events: Path, expected: tuple[str, int, int, str], tmp_path: Path
 ) -> None:
     killer = Killer([0.1, 0.35, 0.6], kill)
@@ -143,7 +143,7 @@ def test_killed_workers_leave_no_trace(
     assert outcome(status) == expected
 
 
-def test_a_worker_that_hangs_gives_its_slot_to_another(
+def test_a_hanging_worker_frees_its_slot(
     events: Path, expected: tuple[str, int, int, str], tmp_path: Path
 ) -> None:
     hung: list[int] = []
@@ -169,7 +169,7 @@ def test_a_worker_that_hangs_gives_its_slot_to_another(
 
 
 @pytest.mark.slow
-def test_killed_executor_on_a_standalone_cluster(
+def test_a_killed_executor_of_a_standalone_cluster(
     events: Path, expected: tuple[str, int, int, str], tmp_path: Path
 ) -> None:
     with Cluster(tmp_path) as cluster:

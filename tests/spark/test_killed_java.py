@@ -51,7 +51,7 @@ call("resume", root)
 
 
 @pytest.mark.spark(own_java=True)
-def test_a_killed_java_is_one_message_and_can_be_resumed(tmp_path: Path) -> None:
+def test_a_killed_java_process_is_one_message_and_the_job_can_be_resumed(tmp_path: Path) -> None:
     events = write_events(tmp_path / "events.parquet")
     calm = jobmanager.run(totals(events), root=str(tmp_path / "calm"), executor="local")
     digest = calm.wait(WAIT_S)["output_digest"]

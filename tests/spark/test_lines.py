@@ -35,7 +35,7 @@ def listening(pid: int) -> list[str]:
 
 
 @pytest.mark.spark
-def test_nothing_listens_beyond_loopback(tmp_path: Path) -> None:
+def test_no_port_listens_beyond_loopback(tmp_path: Path) -> None:
     seen: list[str] = []
 
     def on_status(status: dict[str, object]) -> None:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 CONFIG = with_limits(checkpoint_interval_s=0.2, lease_s=1.0)
 
 
-def test_a_killed_worker_loses_and_repeats_nothing(broker: Broker, tmp_path: Path) -> None:
+def test_a_killed_worker_loses_and_repeats_no_row(broker: Broker, tmp_path: Path) -> None:
     feed, watch = Feed(broker, 3), Watch()
     for partition in range(3):
         feed.write(partition, 0)
@@ -43,9 +43,7 @@ def test_a_killed_worker_loses_and_repeats_nothing(broker: Broker, tmp_path: Pat
     assert answer(job) == feed.expected()
 
 
-def test_a_worker_that_is_killed_reads_the_partitions_that_were_added_again(
-    broker: Broker, tmp_path: Path
-) -> None:
+def test_a_killed_worker_reads_added_partitions_again(broker: Broker, tmp_path: Path) -> None:
     """Hosts that Spark starts later have the plan with which the job started."""
     feed, watch = Feed(broker, 2), Watch()
     for partition in range(2):
@@ -67,7 +65,7 @@ def test_a_worker_that_is_killed_reads_the_partitions_that_were_added_again(
     assert answer(job) == feed.expected()
 
 
-def test_a_bounded_read_is_what_a_batch_reads(broker: Broker) -> None:
+def test_a_bounded_read_equals_a_batch_read(broker: Broker) -> None:
     feed = Feed(broker, 2)
     for second in (1, 0):  # the second one is late
         for partition in range(2):

@@ -41,7 +41,9 @@ spark = SparkSession.builder.master("local[3]").config("spark.ui.enabled", "fals
     [([str(SUBMIT), "--master", "local[3]"], ""), ([sys.executable], SESSION)],
     ids=["spark-submit", "session"],
 )
-def test_the_master_that_spark_has_is_kept(tmp_path: Path, command: list[str], before: str) -> None:
+def test_the_master_of_running_spark_is_kept(
+    tmp_path: Path, command: list[str], before: str
+) -> None:
     (tmp_path / "job.py").write_text(before + RUN)
     known = {**os.environ, "PYTHONPATH": str(PROJECT)}
     known.pop("PYSPARK_PYTHON", None)

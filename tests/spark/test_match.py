@@ -13,7 +13,7 @@ from streamscope import col, event, prev, rows_of
 pytestmark = pytest.mark.spark
 
 
-def test_the_batch_twin_finds_the_same_matches() -> None:
+def test_the_batch_finds_the_same_matches() -> None:
     prices = [12, 17, 19, 21, 25, 18, 15, 14, 24, 25, 19]
     rows = [
         event(f"{i}s", symbol=symbol, price=price)

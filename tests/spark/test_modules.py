@@ -62,7 +62,7 @@ def call(tmp_path: Path, *words: str) -> str:
     return f"{done.returncode} {done.stdout} {done.stderr}"
 
 
-def test_modules_travel_to_a_cluster_and_are_found_again(tmp_path: Path, query: Path) -> None:
+def test_modules_are_sent_to_a_cluster_and_imported(tmp_path: Path, query: Path) -> None:
     root, code = str(tmp_path / "root"), tmp_path / "code"
     modules = f"{code / 'lengths.py'},{code / 'shapes'}"
     with Cluster(tmp_path) as cluster:
@@ -77,7 +77,7 @@ def test_modules_travel_to_a_cluster_and_are_found_again(tmp_path: Path, query: 
         assert "has already finished" in again, again
 
 
-def test_without_them_the_message_says_what_to_give(tmp_path: Path, query: Path) -> None:
+def test_without_py_files_the_message_says_what_to_pass(tmp_path: Path, query: Path) -> None:
     (tmp_path / "code" / "lengths.py").rename(query.parent / "lengths.py")
     (tmp_path / "code" / "shapes").rename(query.parent / "shapes")
     root = str(tmp_path / "root")

@@ -86,7 +86,7 @@ def _row(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["window_start"], row["key"], row["n"], row["m"]
 
 
-def test_processes_stay_through_a_rescale_and_end_at_a_deployment(
+def test_processes_are_kept_for_a_rescale_and_end_at_a_deployment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = Job(tmp_path, monkeypatch)
@@ -107,7 +107,7 @@ def test_processes_stay_through_a_rescale_and_end_at_a_deployment(
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_process_that_dies_or_hangs_while_it_waits_is_replaced(
+def test_a_process_that_dies_or_hangs_while_parked_is_replaced(
     number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = Job(tmp_path, monkeypatch)
@@ -122,7 +122,7 @@ def test_a_process_that_dies_or_hangs_while_it_waits_is_replaced(
     assert job.is_right()
 
 
-def test_a_job_that_crashes_lets_waiting_processes_exit(
+def test_parked_processes_exit_after_a_crash_of_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, executors = Job(tmp_path, monkeypatch), list[SparkExecutor]()
@@ -151,12 +151,12 @@ def test_a_job_that_crashes_lets_waiting_processes_exit(
 
 
 @pytest.mark.parametrize(("verb", "phase"), TRIES if DEPTH > 1 else FEW_TRIES)
-def test_a_driver_dies_while_processes_wait(verb: str, phase: str, tmp_path: Path) -> None:
+def test_a_driver_dies_while_processes_are_parked(verb: str, phase: str, tmp_path: Path) -> None:
     """The driver dies while processes wait: they exit, and ``resume`` completes the change."""
     die_in_change(verb, phase, tmp_path, executor="spark")
 
 
-def test_a_worker_that_is_killed_after_the_change_is_replaced(
+def test_a_worker_killed_after_the_change_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker killed after the change is replaced by one with the new plan."""

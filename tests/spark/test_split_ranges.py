@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_a_hot_range_is_split_and_joined_again_and_the_job_is_saved(tmp_path: Path) -> None:
+def test_a_hot_range_is_split_and_merged_and_the_job_is_saved(tmp_path: Path) -> None:
     changed, shares = ChangedJob(tmp_path), []
     changed.append(2)
     path = changed.query("first", BY_X)

@@ -88,7 +88,7 @@ class Totals(KeyedProcess):
         ctx.emit(self.n, self.total)
 
 
-def test_a_process_on_spark_is_that_of_this_process(tmp_path: Path) -> None:
+def test_a_process_on_spark_equals_one_in_this_process(tmp_path: Path) -> None:
     stream = ROWS.group_by("k").process(Totals, on_error="dead_letter")
     status = {}
     for executor in ("local", "spark"):
@@ -201,7 +201,7 @@ def test_operators() -> None:
         assert assert_twins(rows.transform(AtEnd, {"k": "string"})).num_rows == 1
 
 
-def test_ties_go_by_place_where_it_is_known() -> None:
+def test_ties_are_ordered_by_known_places() -> None:
     some = TIES.with_columns(same=lit(1)).set_duration(5)
     for window in (hopping(8, 4), snapshot(), session(2), count_window(3)):
         made = some.group_by("k").window(window).agg(
@@ -222,7 +222,7 @@ class Heartbeat(Running):
             ctx.set_timer(timer.at + 2)
 
 
-def test_both_know_alike_when_the_end_has_come() -> None:
+def test_stream_and_batch_agree_on_the_end() -> None:
     items = [event(t, k="abc"[t % 3], x=t) for t in range(20)]
     rows = Stream.from_items({"k": "string", "x": "int64"}, [*items, cti(31)], partitions=2)
     sessions = rows.extend(4).group_by("k").window(session(3)).agg(x=agg.sum("x")).shift(9)
@@ -236,7 +236,7 @@ class Drawing(Running):
         ctx.emit(event.x, ctx.now())
 
 
-def test_what_has_no_twin_or_fails() -> None:
+def test_code_without_a_batch_version_and_failing_code() -> None:
     with pytest.raises(
         UnsupportedInBatchError, match=r"process Drawing by k.*other values than the job"
     ):
@@ -262,7 +262,7 @@ class Living(KeyedProcess):
         ctx.emit(self.total)
 
 
-def test_ends_of_events_and_windows_before_they_close() -> None:
+def test_ends_of_events_and_open_windows() -> None:
     assert_twins(ROWS.group_by("k").process(Living))
     assert_twins(ROWS.upserts("k").group_by("k").process(Living))
     early = ROWS.group_by("k").window(hopping(8, 4), emit="changes")
@@ -273,7 +273,7 @@ def inverse(x: int) -> float:
     return 12 / x
 
 
-def test_a_batch_makes_the_calls_of_a_lookup_again() -> None:
+def test_a_batch_repeats_the_calls_of_a_lookup() -> None:
     found = assert_calls(ROWS.lookup(inverse, {"y": "float64"}, "x", on_error="null"))
     assert found.column("y").null_count == 2
     once = ROWS.call_once(inverse, {"y": "float64"}, "x", "x")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_records_are_read_as_they_were_sent(broker: Broker, topic: str) -> None:
+def test_records_are_read_as_sent(broker: Broker, topic: str) -> None:
     sent = Record(b"v", b"k", 0, 1_500, (("h", b"1"), ("h", b"2")))
     broker.produce(topic, [sent, Record(None, b"k", 0, 1_501)])
     broker.produce(topic, [b"x"], partition=1)
@@ -21,7 +21,7 @@ def test_records_are_read_as_they_were_sent(broker: Broker, topic: str) -> None:
     assert (found[2].value, found[2].partition, found[2].offset) == (b"x", 1, 0)
 
 
-def test_what_is_aborted_or_open_is_hidden(broker: Broker, topic: str) -> None:
+def test_aborted_and_open_records_are_hidden(broker: Broker, topic: str) -> None:
     producer = broker.producer(transactional_id=f"id-{topic}")
     producer.init_transactions(10)
     for value, ends in ((b"a", producer.abort_transaction), (b"b", producer.commit_transaction)):
@@ -36,7 +36,7 @@ def test_what_is_aborted_or_open_is_hidden(broker: Broker, topic: str) -> None:
     producer.abort_transaction(10)
 
 
-def test_a_fetch_waits_for_rows_and_they_end_the_wait(broker: Broker, topic: str) -> None:
+def test_a_fetch_waits_until_rows_arrive(broker: Broker, topic: str) -> None:
     """A fetch at the end of a partition waits for rows; a new row ends the wait."""
     from confluent_kafka import TopicPartition
 
@@ -54,7 +54,7 @@ def test_a_fetch_waits_for_rows_and_they_end_the_wait(broker: Broker, topic: str
         assert found.value() == b"a"
 
 
-def test_what_follows_an_abort_is_seen_by_whoever_has_passed_it(broker: Broker, topic: str) -> None:
+def test_records_after_an_abort_are_visible_to_every_reader(broker: Broker, topic: str) -> None:
     """Items after an aborted transaction are delivered, although the abort is still reported."""
     from confluent_kafka import TopicPartition
 
@@ -82,7 +82,7 @@ def test_what_follows_an_abort_is_seen_by_whoever_has_passed_it(broker: Broker, 
         assert found.value() == b"c"
 
 
-def test_a_stopped_broker_keeps_its_data_and_its_address(tmp_path: Path) -> None:
+def test_a_stopped_broker_keeps_its_data_and_address(tmp_path: Path) -> None:
     broker = Broker(tmp_path)
     broker.start()
     try:

@@ -132,7 +132,7 @@ class _SwallowsPort(_Base):
         return Run(pa.concat_batches([run.events for run in reversed(ports)]), ports[0].ctis)
 
 
-def test_an_honest_operator_passes() -> None:
+def test_a_correct_operator_passes() -> None:
     out = assert_cut_invariant(_Base(), [RUN], [PAYLOAD], [2, 4], [1])
     assert out.events.equals(RUN.events)
 
@@ -153,21 +153,19 @@ def test_an_empty_run_passes() -> None:
     ],
     ids=lambda v: type(v).__name__ if isinstance(v, _Base) else "",
 )
-def test_a_broken_operator_is_caught(spec: _Base, complaint: str) -> None:
+def test_a_broken_operator_is_detected(spec: _Base, complaint: str) -> None:
     with pytest.raises(AssertionError, match=complaint):
         assert_cut_invariant(spec, [RUN], [PAYLOAD], [2, 4])
 
 
-def test_unsorted_output_is_caught() -> None:
+def test_unsorted_output_is_detected() -> None:
     early = make_run([ev(0, n=1), cti(3), cti(7)], PAYLOAD)
     with pytest.raises(AssertionError, match="not sorted by _vs"):
         assert_cut_invariant(_SwallowsPort(), [early, RUN], [PAYLOAD, PAYLOAD], [2])
 
 
 @pytest.mark.parametrize("fault", ["owned twice", "left behind"])
-def test_a_state_that_is_divided_wrongly_is_caught(
-    fault: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrongly_divided_state_is_detected(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     columns = pa.schema([("k", pa.int64())])
     rows = [ev(time, 40, k=time) for time in range(1, 20)]
     whole = WindowAggregate(("k",), 50, 50, (AggregateSpec("count", None, "n"),), points=False)
@@ -182,7 +180,7 @@ def test_a_state_that_is_divided_wrongly_is_caught(
         assert_cut_invariant(whole, [run], [columns])
 
 
-def test_small_limits_are_in_force_everywhere() -> None:
+def test_small_limits_are_used_everywhere() -> None:
     """No module imports a limit by name, because it would keep the old value."""
     names = {path.rsplit(".", 1)[1] for path in LIMITS}
     for file in (file for file in FILES if file.startswith("rvertex/")):

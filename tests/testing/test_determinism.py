@@ -25,23 +25,23 @@ def cases(found: dict[str, Any]) -> list[Any]:
     ]
 
 
-def test_there_are_twenty_of_each() -> None:
+def test_there_are_twenty_queries_of_each_kind() -> None:
     assert len(BUGS) >= 20
     assert len(HEALTHY) >= 20
 
 
 @pytest.mark.parametrize("name", cases(BUGS))
-def test_a_planted_bug_is_caught(name: str) -> None:
+def test_a_planted_bug_is_detected(name: str) -> None:
     with pytest.raises(NotDeterministicError):
         assert_deterministic(BUGS[name], {"clicks": CLICKS})
 
 
 @pytest.mark.parametrize("name", cases(HEALTHY))
-def test_a_healthy_query_raises_no_alarm(name: str) -> None:
+def test_a_correct_query_passes(name: str) -> None:
     assert_deterministic(HEALTHY[name], {"clicks": CLICKS})
 
 
-def test_the_failure_shows_the_way_the_rows_and_the_cause() -> None:
+def test_a_failure_shows_the_run_the_rows_and_the_cause() -> None:
     with pytest.raises(NotDeterministicError) as failed:
         assert_deterministic(per_row(stamped), {"clicks": CLICKS})
     first, *_, last = str(failed.value).splitlines()
@@ -66,7 +66,7 @@ def test_inputs_of_the_query_are_required() -> None:
         assert_deterministic("SELECT n FROM clicks", {"clicks": CLICKS, "clocks": CLICKS})
 
 
-def test_declared_indeterminism_is_not_tested() -> None:
+def test_declared_nondeterminism_is_not_tested() -> None:
     def strong(clicks: ss.Stream) -> ss.Stream:
         return clicks.apply(stamped, {"user": "string", "made": "int64"}, deterministic=False)
 
@@ -75,5 +75,5 @@ def test_declared_indeterminism_is_not_tested() -> None:
 
 
 @pytest.mark.spark
-def test_the_batch_twin_is_compared() -> None:
+def test_the_batch_is_compared() -> None:
     assert_deterministic(HEALTHY["windows"], {"clicks": CLICKS}, runs=1, spark=True)

@@ -65,7 +65,7 @@ def test_late_rows_of_a_recording_are_late_again(recorded: Path) -> None:
     assert_golden(counted, given, "a.md", folder=recorded)
 
 
-def test_another_answer_is_shown(recorded: Path) -> None:
+def test_a_different_answer_is_shown(recorded: Path) -> None:
     given = {"clicks": "clicks.parquet"}
     assert_golden(counted, given, "a.md", folder=recorded, rewrite=True)
     path = recorded / "a.md"
@@ -82,7 +82,7 @@ def test_misuse_is_named(recorded: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_plugin_rewrites(recorded: Path) -> None:
+def test_the_plugin_rewrites_answers(recorded: Path) -> None:
     call = 'golden("SELECT n FROM clicks", {"clicks": "clicks.parquet"}, "n.md")'
     (recorded / "test_it.py").write_text(f"def test_it(golden):\n    {call}\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "streamscope_pytest", "test_it.py"]
@@ -95,7 +95,7 @@ def test_the_plugin_rewrites(recorded: Path) -> None:
     assert [code(), code("--rewrite-golden"), code()] == [1, 0, 0]
 
 
-def test_the_plugin_imports_nothing_of_ours() -> None:
+def test_the_plugin_imports_no_module_of_streamscope() -> None:
     """The plugin also loads in projects that have a package with one of our names."""
     program = "import sys, streamscope_pytest; print(*sys.modules)"
     run = [sys.executable, "-c", program]

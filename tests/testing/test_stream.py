@@ -54,7 +54,7 @@ def test_a_window_waits_for_the_watermark() -> None:
     assert test.output.to_pylist() == [{"_vs": 0, "_ve": 10_000_000, "room": "attic", "mean": 19.0}]
 
 
-def test_sql_with_a_delay_gives_what_a_job_gives(tmp_path: Any) -> None:
+def test_sql_with_a_delay_has_the_result_of_a_job(tmp_path: Any) -> None:
     at = {"at": "timestamp", **ROOMS}
     test = TestStream(MEANS, {"rooms": Input(at, vs="at", delay="2s")})
     test.push("""
@@ -168,7 +168,7 @@ def test_a_difference_is_shown_line_by_line() -> None:
 
 
 @pytest.mark.parametrize("cell", ["18.25", "18.250000000001", "~18.3", "~18"])
-def test_floats_are_compared_to_a_billionth_or_to_given_digits(cell: str) -> None:
+def test_floats_are_compared_to_nine_digits_or_the_given_ones(cell: str) -> None:
     test = TestStream(means, {"rooms": ROOMS})
     test.push([{"time": "1s", "room": "attic", "celsius": 18.26}]).finish()
     if cell == "~18.3" or cell == "~18":
@@ -192,7 +192,7 @@ def test_misuse_is_named(query: Any, inputs: Any, message: str) -> None:
         TestStream(query, inputs)
 
 
-def test_a_literal_that_does_not_fit_is_named() -> None:
+def test_a_literal_that_does_not_match_is_named() -> None:
     test = TestStream(means, {"rooms": ROOMS})
     with pytest.raises(ss.UnknownColumnError, match="warmth"):
         test.push("| time | room | warmth |\n| 1s | attic | 3 |")
@@ -262,6 +262,6 @@ def test_state_is_read_and_set() -> None:
         (lambda _: TestStream(means, {"rooms": ROOMS}).state(), "has no keyed process"),
     ],
 )
-def test_state_that_is_not_there_is_named(change: Any, message: str) -> None:
+def test_missing_state_is_named(change: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         change(alarms())

@@ -44,7 +44,7 @@ KINDS = st.lists(st.sampled_from(["now", "random", "lookup"]), max_size=12)
 
 @settings(deadline=None)
 @given(KINDS, st.integers(0, 12), st.integers(0, 12))
-def test_what_was_recorded_is_replayed_from_any_snapshot(
+def test_recorded_values_are_replayed_from_any_snapshot(
     kinds: list[str], at: int, durable: int
 ) -> None:
     at, durable = min(at, len(kinds)), min(durable, len(kinds))
@@ -64,7 +64,7 @@ def test_what_was_recorded_is_replayed_from_any_snapshot(
     assert again.next_index == len(kinds)
 
 
-def test_a_journal_forgets_and_goes_back() -> None:
+def test_a_journal_drops_entries_and_goes_back() -> None:
     journal, outside = ValueJournal(), Outside()
     ctx = context(journal, outside)
     drawn = [ctx.now() for _ in range(5)]
@@ -74,7 +74,7 @@ def test_a_journal_forgets_and_goes_back() -> None:
     assert journal.take_fresh()[0] == 2
 
 
-def test_another_question_is_an_integrity_error() -> None:
+def test_another_request_is_an_integrity_error() -> None:
     journal = ValueJournal([Drawn("now", "", 5)])
     ctx = context(journal, Outside())
     with pytest.raises(
@@ -83,7 +83,7 @@ def test_another_question_is_an_integrity_error() -> None:
         ctx.random()
 
 
-def test_lookups_are_plain_and_named() -> None:
+def test_lookups_have_a_name_and_plain_values() -> None:
     journal = ValueJournal()
     ctx = context(journal, Outside())
     assert ctx.lookup(lambda key: {"a": [key, None, 1.5]}, "k") == {"a": ["k", None, 1.5]}
@@ -92,7 +92,7 @@ def test_lookups_are_plain_and_named() -> None:
         ctx.lookup(lambda key: object(), 1)
 
 
-def test_without_a_source_there_is_nothing_to_draw() -> None:
+def test_without_a_source_no_value_can_be_drawn() -> None:
     ctx = VertexContext()
     assert ctx.next_index == 0
     ctx.load(0)

@@ -23,7 +23,7 @@ UNITS = {
 
 @examples(30)
 @given(st.dictionaries(st.sampled_from([*UNITS]), st.integers(0, 999)), st.sampled_from("+- "))
-def test_parts_add_up(parts: dict[str, int], sign: str) -> None:
+def test_parts_of_a_duration_add_up(parts: dict[str, int], sign: str) -> None:
     text = sign + " ".join(f"{count}{unit}" for unit, count in parts.items())
     whole = sum((count * UNITS[unit] for unit, count in parts.items()), timedelta())
     expected = whole // timedelta(microseconds=1) * (-1 if sign == "-" else 1)
@@ -37,5 +37,5 @@ def test_units() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "-", "1", "1x", "s", "1.5us", "1s x", "1s-2s", ".5s"])
-def test_what_is_none(text: str) -> None:
+def test_invalid_durations(text: str) -> None:
     assert parse_duration(text) is None

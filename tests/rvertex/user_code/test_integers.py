@@ -32,7 +32,7 @@ STRUCTS = pa.struct([("a", INT), ("b", pa.list_(pa.struct([("c", pa.uint8())])))
         ({"b": [{"c": 1}, {"c": 1.25}]}, STRUCTS),
     ],
 )
-def test_a_fraction_is_refused(value: Any, kind: pa.DataType) -> None:
+def test_a_fraction_is_rejected(value: Any, kind: pa.DataType) -> None:
     with pytest.raises(ValueError, match="is not an integer"):
         arrow_column([None, value], kind)
 
@@ -47,5 +47,5 @@ def test_a_fraction_is_refused(value: Any, kind: pa.DataType) -> None:
         ({"a": None, "b": [{"c": 7.0}]}, STRUCTS, {"a": None, "b": [{"c": 7}]}),
     ],
 )
-def test_a_whole_number_passes(value: Any, kind: pa.DataType, found: Any) -> None:
+def test_a_whole_number_is_accepted(value: Any, kind: pa.DataType, found: Any) -> None:
     assert arrow_column([value], kind).to_pylist() == [found]

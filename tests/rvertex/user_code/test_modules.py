@@ -27,7 +27,7 @@ def code(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_several_may_stand_in_one_text(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_text_may_name_several_modules(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(code)
     wanted = [str(code / name) for name in ("one.py", "package", "folder")]
     assert checked_modules(["one.py,package", "folder"]) == wanted
@@ -37,13 +37,13 @@ def test_several_may_stand_in_one_text(code: Path, monkeypatch: pytest.MonkeyPat
     ("name", "reason"),
     [("no.py", "does not exist"), ("text.txt", "is not a folder or a .py, .zip or .egg file")],
 )
-def test_what_is_none_is_refused(name: str, reason: str, tmp_path: Path) -> None:
+def test_invalid_py_files_are_rejected(name: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "text.txt").touch()
     with pytest.raises(UsageError, match=reason):
         checked_modules([str(tmp_path / name)])
 
 
-def test_this_process_finds_them(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_this_process_can_import_them(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", ["before"])
     modules = [str(code / "one.py"), str(code / "package"), str(code / "folder")]
     for _ in range(2):
@@ -51,7 +51,7 @@ def test_this_process_finds_them(code: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert sys.path == [str(code / "folder"), str(code), str(code / "package/inner"), "before"]
 
 
-def test_one_archive_of_a_content_travels(code: Path) -> None:
+def test_one_archive_is_sent_for_each_content(code: Path) -> None:
     modules = [str(code / "one.py"), str(code / "package"), str(code / "folder")]
     (archive,) = shipped_modules(modules)
     with zipfile.ZipFile(archive) as found:

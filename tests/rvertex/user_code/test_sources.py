@@ -91,7 +91,7 @@ def test_edited_code_is_not_run(folder: Path, file: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [STEPS, LATE], ids=["of a value", "when it is called"])
-def test_modules_that_a_query_file_only_names_are_sources(
+def test_modules_named_in_a_query_file_are_sources(
     folder: Path, planned_by_value: Planned, text: str
 ) -> None:
     data = cloudpickle.dumps([planned_by_value(text)])
@@ -100,7 +100,7 @@ def test_modules_that_a_query_file_only_names_are_sources(
         load_shipped(data, to_run=True)
 
 
-def test_what_a_function_imports_when_it_is_called_is_a_source(folder: Path) -> None:
+def test_modules_imported_by_a_function_call_are_sources(folder: Path) -> None:
     (folder / "steps.py").write_text(LATE)
     data = cloudpickle.dumps([planned()])
     assert "my_tools.limits" not in sys.modules  # planning imports nothing
@@ -127,7 +127,7 @@ def test_modules_in_an_archive_are_sources(folder: Path, monkeypatch: pytest.Mon
     load_shipped(data, to_run=True)  # the import shows whether it exists
 
 
-def test_layout_and_comments_are_no_change(folder: Path) -> None:
+def test_layout_and_comments_do_not_count_as_changes(folder: Path) -> None:
     code = planned()
     (folder / "steps.py").write_text("# caps\n" + STEPS.replace("x, ", "x,\n "))
     (again,) = load_shipped(cloudpickle.dumps([code]), to_run=True)
@@ -136,7 +136,7 @@ def test_layout_and_comments_are_no_change(folder: Path) -> None:
     assert load_shipped(cloudpickle.dumps([code]), to_run=True) == [code]
 
 
-def test_sources_are_the_modules_of_the_user(folder: Path) -> None:
+def test_only_modules_of_the_user_are_sources(folder: Path) -> None:
     assert [name for name, _ in planned().sources] == [
         "my_tools",
         "my_tools.limits",
@@ -152,7 +152,7 @@ def test_sources_are_the_modules_of_the_user(folder: Path) -> None:
     assert [name for name, _ in sources_of(["my_tools.limits"])] == []
 
 
-def test_a_file_that_nests_deeply_is_known_by_its_bytes(folder: Path) -> None:
+def test_a_deeply_nested_file_is_compared_by_its_bytes(folder: Path) -> None:
     deep = " + ".join(f"'{n}'" for n in range(2_000))
     text = f"MOST = {deep}\n"
     (folder / "limits.py").write_text(text)
@@ -163,13 +163,13 @@ def test_a_file_that_nests_deeply_is_known_by_its_bytes(folder: Path) -> None:
         load_shipped(data, to_run=True)
 
 
-def test_packages_of_any_environment_are_no_sources(folder: Path) -> None:
+def test_packages_of_any_environment_are_not_sources(folder: Path) -> None:
     for name in ("site-packages", "dist-packages"):
         assert is_library(str(folder / "lib" / name / "tool.py"))
     assert not is_library(str(folder / "my-site-packages" / "tool.py"))
 
 
-def test_spark_in_a_distribution_is_no_source(folder: Path) -> None:
+def test_spark_in_a_distribution_is_not_a_source(folder: Path) -> None:
     """A Spark distribution outside of any environment is not read as user code."""
     for name in ("pyspark", "py4j"):
         (folder.parent / name).mkdir()
@@ -190,14 +190,14 @@ def test_spark_in_a_distribution_is_no_source(folder: Path) -> None:
     assert told.stdout.split("\n")[0] == "['my_tools', 'my_tools.limits', 'my_tools.steps']"
 
 
-def test_modules_below_the_prefix_of_python_may_be_the_users() -> None:
+def test_modules_below_the_python_prefix_may_belong_to_the_user() -> None:
     for kind in (json, pa, user_code):
         assert is_library(inspect.getfile(kind))
     for prefix in (sys.prefix, sys.base_prefix):
         assert not is_library(f"{prefix}/app/tool.py")
 
 
-def test_a_module_in_namespace_packages_that_nobody_imported_has_a_file(
+def test_the_file_of_a_namespace_package_module_is_found_before_its_import(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "outer_space" / "inner_space").mkdir(parents=True)

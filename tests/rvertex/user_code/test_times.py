@@ -112,7 +112,7 @@ OUT = st.sampled_from([*KINDS, pa.int64()])
 
 
 @given(columns(), OUT)
-def test_what_is_read_is_microseconds_and_written_as_declared(
+def test_times_are_read_in_microseconds_and_written_as_declared(
     column: pa.Array, kind: pa.DataType
 ) -> None:
     seen = plain_list(column)
@@ -126,7 +126,7 @@ def test_what_is_read_is_microseconds_and_written_as_declared(
 
 
 @given(columns(), OUT)
-def test_a_column_of_arrow_keeps_its_instants_or_is_refused(
+def test_an_arrow_column_keeps_its_times_or_is_rejected(
     column: pa.Array, kind: pa.DataType
 ) -> None:
     try:
@@ -159,7 +159,7 @@ def processing(kind: pa.DataType, target: type[KeyedProcess] = Passes) -> KeyedP
 
 
 @given(columns(), OUT)
-def test_a_process_and_its_batch_twin(column: pa.Array, kind: pa.DataType) -> None:
+def test_a_process_and_its_batch_agree(column: pa.Array, kind: pa.DataType) -> None:
     """The key of the process is also a time, and is returned unchanged."""
     payload = pa.schema([("k", column.type), ("t", column.type)])
     starts = pa.array(range(len(column)), pa.int64())
@@ -222,7 +222,7 @@ def one_event(**payload: Any) -> Stream:
         (AT, pa.duration("us"), None),
     ],
 )
-def test_values_of_every_kind_are_converted_or_refused(
+def test_values_of_every_kind_are_converted_or_rejected(
     value: Any, kind: pa.DataType, expected: Any
 ) -> None:
     """Returned values are converted in processes, batches, functions and aggregates."""
@@ -261,7 +261,7 @@ def test_values_of_every_kind_are_converted_or_refused(
             assert row["t"] == expected
 
 
-def test_functions_and_mergeable_aggregates_see_microseconds() -> None:
+def test_functions_and_mergeable_aggregates_get_microseconds() -> None:
     class Latest:
         type = state_type = pa.timestamp("ms")
 
@@ -299,7 +299,7 @@ def test_functions_and_mergeable_aggregates_see_microseconds() -> None:
         ("-10m", AT_US),
     ],
 )
-def test_timers_take_what_other_interfaces_take(at: Any, fires_us: int) -> None:
+def test_timers_accept_the_same_times_as_other_interfaces(at: Any, fires_us: int) -> None:
     class Waits(KeyedProcess):
         output = {"at": pa.timestamp("us")}  # noqa: RUF012 - as users write it
 
@@ -319,7 +319,7 @@ def test_timers_take_what_other_interfaces_take(at: Any, fires_us: int) -> None:
     assert (found["_vs"], found["_ve"]) == (fires_us, fires_us + 1_000_000)
 
 
-def test_times_in_lists_and_structs_are_no_exception() -> None:
+def test_times_in_lists_and_structs_are_converted_too() -> None:
     kind = pa.struct([("at", pa.list_(pa.timestamp("ms"))), ("n", pa.int64())])
     value = {"at": [AT.replace(tzinfo=None), None], "n": 1}
     column = pa.array([value, None], kind)
@@ -331,20 +331,20 @@ def test_times_in_lists_and_structs_are_no_exception() -> None:
 
 
 @pytest.mark.parametrize("value", [{"t": 5, "n": 1}, (5, 1), [("t", 5), ("n", 1)]])
-def test_a_struct_with_a_time_is_given_in_any_form_that_arrow_takes(value: Any) -> None:
+def test_a_struct_with_a_time_is_accepted_in_any_form_of_arrow(value: Any) -> None:
     kind = pa.struct([("t", pa.timestamp("us", "UTC")), ("n", pa.int64())])
     assert plain_list(arrow_column([value, None], kind)) == [{"t": 5, "n": 1}, None]
 
 
 @pytest.mark.parametrize("value", ["abc", 5, (5,), [5], {"t": "abc"}])
-def test_what_is_no_struct_is_refused(value: Any) -> None:
+def test_invalid_structs_are_rejected(value: Any) -> None:
     """The error names the value. Before, it was an AttributeError within the engine."""
     kind = pa.struct([("t", pa.timestamp("us", "UTC")), ("n", pa.int64())])
     with pytest.raises((TypeError, ValueError)):
         arrow_column([value], kind)
 
 
-def test_objects_of_numpy_are_of_the_declared_type() -> None:
+def test_numpy_objects_get_the_declared_type() -> None:
     """Arrow infers lists of pairs, which cannot become a map."""
     values = np.empty(1, object)
     values[0] = [("a", 1)]

@@ -40,7 +40,7 @@ def body(data: bytes) -> SparkHostBody:
     return SparkHostBody(spec, data)
 
 
-def test_what_can_be_found_is_read() -> None:
+def test_known_classes_are_unpickled() -> None:
     def local(x: int) -> int:
         return x + 1
 
@@ -60,7 +60,9 @@ def test_a_class_that_cannot_be_imported_is_named(
         load_shipped(data, to_run=False)
 
 
-def test_a_worker_says_so_and_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_reports_the_error_and_exits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = shipped(tmp_path, monkeypatch)
     (how,) = body(data)([0])
     assert how.startswith(f"{UNLOADABLE}my_processes.Sessions cannot be imported")

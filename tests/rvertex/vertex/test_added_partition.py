@@ -71,7 +71,7 @@ def told_to_join(life: LogLife) -> LogLife:
     delay_us=st.sampled_from([0, 3, 9]),
     late=st.sampled_from(["drop", "adjust"]),
 )
-def test_all_that_go_on_put_out_the_same(
+def test_all_restarted_vertices_emit_the_same_items(
     log: list[LogPartition],
     schedule: list[tuple[int, int]],
     old: int,

@@ -89,7 +89,9 @@ def followed(items: pa.RecordBatch, cuts: list[int]) -> Follower:
 
 @examples(40)
 @given(streams(), st.lists(st.sampled_from([1, 2, 5, RESTORE]), max_size=20))
-def test_any_pieces_give_the_same_items_and_end(items: pa.RecordBatch, cuts: list[int]) -> None:
+def test_the_items_and_the_end_do_not_depend_on_the_pieces(
+    items: pa.RecordBatch, cuts: list[int]
+) -> None:
     whole, cut = followed(items, []), followed(items, cuts)
     assert cut.vertex.is_finished
     assert whole.vertex.is_finished

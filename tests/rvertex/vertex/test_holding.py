@@ -37,7 +37,9 @@ CLIP = Clip(("k",), ("k",))
         (ForwardCtis(CLIP), 2, "clip"),
     ],
 )
-def test_the_row_that_is_waited_for_is_named(spec: OperatorSpec, ports: int, name: str) -> None:
+def test_the_row_that_delays_the_watermark_is_named(
+    spec: OperatorSpec, ports: int, name: str
+) -> None:
     """The named row is the first one whose end is unknown, not a row that only waits behind it."""
     operator = spec.open([SCHEMA] * ports)
     rows = [ev(1, 4, k="early", x=0), ev(2, 90, k="it's", x=1), ev(3, 5, k="behind", x=2), cti(9)]
@@ -49,7 +51,7 @@ def test_the_row_that_is_waited_for_is_named(spec: OperatorSpec, ports: int, nam
     assert holding([spec], [again], [9, MIN_TIME]) == (Hold(name, '''k="it's"''', 2, False),)
 
 
-def test_the_first_of_a_chain_counts_and_a_shift_holds_nothing() -> None:
+def test_the_first_operator_of_a_chain_is_named_and_a_shift_delays_nothing() -> None:
     specs = (Shift(-3), SessionAggregate(("k",), 5, None, ()), CLIP)
     operators = [Shift(-3).open([SCHEMA]), object(), object()]
     (hold,) = holding(specs, operators, [20, 17, 11, 4])  # type: ignore[arg-type]
@@ -59,12 +61,12 @@ def test_the_first_of_a_chain_counts_and_a_shift_holds_nothing() -> None:
     assert holding(specs, operators, [20] * 4) == ()  # type: ignore[arg-type]
 
 
-def test_of_a_vertex_with_several_key_ranges_the_operator_of_a_range_is_named() -> None:
+def test_with_several_key_ranges_the_operator_of_a_range_is_named() -> None:
     spec = Sharded((Shift(-3), ForwardCtis(Stitch(("k",)))), (("k",),), ((0, 8), (8, 16)))
     (hold,) = holding([spec], [object()], [20, 11])  # type: ignore[list-item]
     assert hold.operator == "stitch"
 
 
-def test_words() -> None:
+def test_descriptions_of_waiting_operators() -> None:
     assert words_of(CLIP) == "clip"
     assert words_of(AntiJoin(("k",), ("k",), ())) == "anti join"

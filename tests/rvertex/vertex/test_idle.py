@@ -62,18 +62,18 @@ def asked(
     return promises(rules, partitions, looks, delay_us)
 
 
-def test_an_idle_partition_follows_the_slowest_that_is_not() -> None:
+def test_an_idle_partition_follows_the_slowest_active_one() -> None:
     active = facts(50, silent_s=0.1), facts(40, silent_s=0.1)
     assert asked(facts(10), *active) == {0: 40.5 * S}
 
 
-def test_it_promises_again_when_half_of_its_grant_is_used() -> None:
+def test_an_idle_partition_requests_again_when_half_of_its_grant_is_used() -> None:
     assert asked(facts(40.3), facts(40, silent_s=0.1)) == {}
     assert asked(facts(40.2), facts(40, silent_s=0.1)) == {0: 40.5 * S}
 
 
 @pytest.mark.parametrize("delay_us", [0, 50_000, 100_000, 4 * S])
-def test_a_row_in_step_with_the_others_is_never_late(delay_us: int) -> None:
+def test_a_row_at_the_pace_of_the_others_is_never_late(delay_us: int) -> None:
     """The other partitions have rows up to their frontier plus the delay."""
     (promised,) = asked(facts(10), facts(40, silent_s=0.1), delay_us=delay_us).values()
     assert promised <= 40 * S + delay_us
@@ -90,48 +90,48 @@ def test_a_row_in_step_with_the_others_is_never_late(delay_us: int) -> None:
     ],
     ids=["a row has just come", "rows are left", "the log said it too early", "too long ago"],
 )
-def test_who_is_not_idle_promises_nothing(partition: PartitionFacts) -> None:
+def test_an_active_partition_promises_nothing(partition: PartitionFacts) -> None:
     assert asked(partition, facts(40, silent_s=0.1)) == {}
 
 
-def test_an_answer_that_takes_longer_than_idle_after_is_recent_enough() -> None:
+def test_a_response_that_takes_longer_than_idle_after_is_recent_enough() -> None:
     late = facts(10, told_s=CONFIRMED_S - 0.1)
     assert late.is_idle(NOW_S, idle_after_s=0.05)
     assert not facts(10, told_s=CONFIRMED_S + 0.1).is_idle(NOW_S, idle_after_s=0.05)
 
 
-def test_if_all_are_idle_time_stands_unless_others_of_the_stage_are_not() -> None:
+def test_if_all_partitions_are_idle_time_stops_unless_other_vertices_are_active() -> None:
     assert asked(facts(10), facts(40)) == {}
     assert asked(facts(10), facts(40), others_us=60 * S) == {0: 60.5 * S, 1: 60.5 * S}
 
 
-def test_whichever_is_slower_of_its_siblings_here_and_elsewhere_is_followed() -> None:
+def test_the_slowest_sibling_here_or_elsewhere_is_followed() -> None:
     active = facts(40, silent_s=0.1)
     assert asked(facts(10), active, others_us=30 * S) == {0: 30.5 * S}
     assert asked(facts(10), active, others_us=60 * S) == {0: 40.5 * S}
 
 
-def test_one_that_has_ended_is_neither_followed_nor_promises_anything() -> None:
+def test_an_ended_partition_is_not_followed_and_promises_nothing() -> None:
     ended = replace(facts(0), frontier=INF_TIME, rows_frontier=INF_TIME, is_ended=True)
     assert asked(facts(10), ended) == {}
     assert asked(facts(10), ended, facts(40, silent_s=0.1)) == {0: 40.5 * S}
     assert asked(ended, facts(40, silent_s=0.1), policy="clock") == {}
 
 
-def test_one_that_has_read_nothing_yet_holds_all_back() -> None:
+def test_a_partition_that_has_read_nothing_delays_all() -> None:
     beginning = replace(facts(0, silent_s=0.1), frontier=MIN_TIME, rows_frontier=MIN_TIME)
     idle = replace(facts(0), frontier=MIN_TIME)
     assert asked(idle, beginning, facts(40, silent_s=0.1)) == {}
 
 
-def test_by_the_clock_or_not_at_all() -> None:
+def test_time_advances_by_the_clock_or_not_at_all() -> None:
     active = facts(40, silent_s=0.1)
     assert asked(facts(10), active, policy="clock") == {0: 4_996 * S}
     assert asked(facts(4_996), active, policy="clock") == {}
     assert asked(facts(10), active, policy="wait") == {}
 
 
-def test_what_the_others_read_since_the_log_answered_is_not_promised() -> None:
+def test_rows_read_by_others_after_the_response_are_not_promised() -> None:
     """An idle partition follows the time that others had reached when its end was requested."""
     looks = Looks()
     for at_s, reached in [(NOW_S - 3, 39), (NOW_S - 1.5, 40), (NOW_S - 1.4, 42), (NOW_S, 60)]:
@@ -147,7 +147,7 @@ def test_what_the_others_read_since_the_log_answered_is_not_promised() -> None:
     delay_ms=st.integers(0, 9_000),
     policy=st.sampled_from(["follow", "clock"]),
 )
-def test_producers_in_step_are_never_late_however_slow_a_reader_is(
+def test_producers_at_equal_pace_are_never_late_for_a_slow_reader(
     read: list[tuple[int, int]], told_ms: int, delay_ms: int, policy: Idle
 ) -> None:
     """The time of a row is when it is written.
@@ -169,7 +169,7 @@ def test_producers_in_step_are_never_late_however_slow_a_reader_is(
     assert all(time <= max(0, first_row_us - disorder_us) for time in found.values())
 
 
-def test_partitions_that_are_silent_by_turns_do_not_climb_on_each_others_promises() -> None:
+def test_alternately_silent_partitions_do_not_push_each_other_ahead() -> None:
     """The two partitions are active by turns, 2.5 s each; no row is behind the other one."""
     delay_us, idle_after_s = 60 * S, 2.0
     looks, rows, promised, spoke_s = Looks(), [0, 0], [0, 0], [0.0, 0.0]
@@ -190,7 +190,7 @@ def test_partitions_that_are_silent_by_turns_do_not_climb_on_each_others_promise
     assert min(promised) > NOW_US - delay_us
 
 
-def test_looks_are_bounded() -> None:
+def test_the_number_of_polls_is_limited() -> None:
     looks = Looks()
     for at in range(LOOKS_KEPT + 1):
         looks.note(Look(float(at), 0, (), None))

@@ -17,7 +17,7 @@ def counts(late_us: list[int]) -> LatenessCounts:
 
 
 @given(many, st.integers(0, 41))
-def test_a_delay_keeps_as_many_as_it_says_and_is_hardly_longer_than_the_least(
+def test_a_delay_keeps_the_stated_share_and_is_hardly_longer_than_needed(
     late_us: list[int], late_max: int
 ) -> None:
     delay_us = counts(late_us).delay_for(late_max)
@@ -29,7 +29,7 @@ def test_a_delay_keeps_as_many_as_it_says_and_is_hardly_longer_than_the_least(
 
 
 @given(many, many, many)
-def test_counts_do_not_depend_on_the_cutting_nor_on_a_trip_through_bytes(
+def test_counts_do_not_depend_on_batch_boundaries_or_serialisation(
     first: list[int], second: list[int], third: list[int]
 ) -> None:
     whole = counts([*first, *second, *third])

@@ -161,7 +161,7 @@ ACTIONS = st.tuples(st.sampled_from([1, 2, 5, STEP, STEP, RESTORE, TELL, TELL]),
     skew_us=st.sampled_from([None, 2]),
     ahead=st.sampled_from([1, 4, 100]),
 )
-def test_the_output_does_not_know_how_the_log_was_polled(
+def test_the_output_does_not_depend_on_polling(
     log: list[LogPartition],
     schedule: list[tuple[int, int]],
     delay_us: int,
@@ -186,7 +186,7 @@ def test_the_output_does_not_know_how_the_log_was_polled(
 
 
 @pytest.mark.parametrize("replays", [False, True])
-def test_what_the_log_no_longer_had_is_counted_through_restores(*, replays: bool) -> None:
+def test_rows_missing_in_the_log_are_counted_through_restores(*, replays: bool) -> None:
     entries = LogEntry("lost", 0, 0, 2, 0, 6), LogEntry("end", 0, 1, 8)
     log = [LogPartition((Row(0, 1), Row(1, 2), Row(7, 3)), entries)]
     spec = log_vertex(1, delay_us=0, cti_every_us=4, replays=replays)
@@ -200,7 +200,7 @@ def test_what_the_log_no_longer_had_is_counted_through_restores(*, replays: bool
 
 @pytest.mark.parametrize("replays", [False, True])
 @pytest.mark.parametrize("late", ["drop", "adjust"])
-def test_it_is_restored_after_every_action(*, replays: bool, late: LatePolicy) -> None:
+def test_the_input_is_restored_after_every_action(*, replays: bool, late: LatePolicy) -> None:
     """One partition has late, undecodable and lost rows, and ends before the other one."""
     first = LogPartition(
         (Row(0, 9), Row(1, 2), Row(2, None), Row(5, 12), Row(6, 11)),
@@ -271,7 +271,7 @@ def test_a_partition_ends_where_the_plan_says() -> None:
     assert [row["at"] for row in life.items()[0].to_pylist() if row[KIND] != CTI] == [0, 1, 2]
 
 
-def test_what_was_lost_behind_a_position_does_not_lead_back_to_it() -> None:
+def test_lost_rows_after_a_position_do_not_move_it_back() -> None:
     """An instance may be notified late of a loss at positions that it has already passed."""
     entries = LogEntry("lost", 0, 0, 2, 0, 6), LogEntry("lost", 0, 1, 6, 0, 4)
     life = LogLife(log_vertex(1, delay_us=0, cti_every_us=4, replays=False), [])
@@ -290,7 +290,7 @@ def test_what_was_lost_behind_a_position_does_not_lead_back_to_it() -> None:
     max_ahead_us=st.sampled_from([0, 5]),
     replays=st.booleans(),
 )
-def test_rows_ahead_of_the_clock_are_bad_however_the_log_was_polled(
+def test_rows_ahead_of_the_clock_are_bad_for_any_polling(
     data: st.DataObject,
     log: list[LogPartition],
     schedule: list[tuple[int, int]],
@@ -311,7 +311,7 @@ def test_rows_ahead_of_the_clock_are_bad_however_the_log_was_polled(
 
 @given(data=st.data(), log=log_partitions(), max_ahead_us=st.sampled_from([0, 5]))
 @examples(40)
-def test_no_clock_is_asked_for_again_where_one_was_written_down(
+def test_a_recorded_clock_time_is_not_requested_again(
     data: st.DataObject, log: list[LogPartition], max_ahead_us: int
 ) -> None:
     """A successor that reads the rows in other pieces does not request another clock entry."""
@@ -333,7 +333,7 @@ def test_no_clock_is_asked_for_again_where_one_was_written_down(
         at = max(hi, channel.position)
 
 
-def test_a_row_ahead_asks_for_the_clock_and_one_that_is_not_does_not() -> None:
+def test_only_a_row_ahead_of_time_requests_the_clock() -> None:
     spec = log_vertex(1, delay_us=3, cti_every_us=4, replays=False, max_ahead_us=5)
     assert spec.source is not None
     channel = LogChannel(spec.source.spec, spec.source.units[0], sorts=True)
@@ -356,7 +356,7 @@ def test_a_row_ahead_asks_for_the_clock_and_one_that_is_not_does_not() -> None:
     )
 
 
-def test_a_clock_decides_rows_before_files_that_were_entered_ahead() -> None:
+def test_a_clock_time_applies_to_rows_before_files_entered_earlier() -> None:
     """Entries are ordered, so the clock's entry follows those of the files; rows need not wait."""
     spec = log_vertex(1, delay_us=3, cti_every_us=4, replays=False, max_ahead_us=5)
     assert spec.source is not None
@@ -374,7 +374,7 @@ def test_a_clock_decides_rows_before_files_that_were_entered_ahead() -> None:
 
 
 @pytest.mark.parametrize("replays", [False, True])
-def test_an_entry_at_the_end_of_a_replay_takes_effect_behind_it(*, replays: bool) -> None:
+def test_an_entry_at_the_end_of_a_replay_takes_effect_after_it(*, replays: bool) -> None:
     """An entry at the snapshot's position takes effect after the replay, though no row follows."""
     log = [LogPartition((Row(0, 1), Row(1, 6)), (LogEntry("end", 0, 0, 2),))]
     spec = log_vertex(1, delay_us=3, cti_every_us=4, replays=replays)
@@ -388,7 +388,7 @@ def test_an_entry_at_the_end_of_a_replay_takes_effect_behind_it(*, replays: bool
     assert [row["at"] for row in life.items()[0].to_pylist() if row[KIND] != CTI] == [0, 1]
 
 
-def test_rows_of_several_partitions_are_sorted_though_nobody_needs_it() -> None:
+def test_rows_of_several_partitions_are_sorted_even_if_not_required() -> None:
     """Rows are sorted although no operator needs it: else their order depends on polls."""
     log = [
         LogPartition(
@@ -405,7 +405,7 @@ def test_rows_of_several_partitions_are_sorted_though_nobody_needs_it() -> None:
     assert_same_items(lives[1].items()[0], lives[0].items()[0], "not sorted")
 
 
-def test_late_rows_of_a_later_partition_wait_for_those_that_met_the_same_frontier() -> None:
+def test_late_rows_of_a_partition_wait_for_those_of_the_same_frontier() -> None:
     log = [
         LogPartition(
             (Row(0, 5), Row(1, time), Row(2, 9)),

@@ -119,7 +119,7 @@ steps = st.lists(
 
 @examples(50)
 @given(channels(), steps)
-def test_merge_is_a_sort_in_any_arrival_order(
+def test_merge_is_a_sort_for_any_arrival_order(
     case: tuple[list[list[Row]], list[int]], steps: list[Step]
 ) -> None:
     tables, ports = case
@@ -154,7 +154,7 @@ def test_merge_is_a_sort_in_any_arrival_order(
 )
 @examples(50)
 @given(channels(), st.randoms(use_true_random=False))
-def test_reading_only_what_is_wanted_never_stalls(
+def test_reading_only_the_requested_channels_never_stalls(
     limits: dict[str, int], case: tuple[list[list[Row]], list[int]], random: Random
 ) -> None:
     """The channel with the lowest time may always add a row."""
@@ -184,7 +184,7 @@ def test_an_event_promises_as_much_as_a_cti() -> None:
     assert merge.consumed == (1, 1)
 
 
-def test_at_equal_times_an_event_waits_for_channels_before_it_and_for_ctis() -> None:
+def test_at_equal_times_an_event_waits_for_earlier_channels_and_for_ctis() -> None:
     merge = new_merge([0, 1])
     merge.offer(0, Items(0, channel_batch(0, [(4, EVENT)])))
     merge.offer(1, Items(0, channel_batch(1, [(4, CTI)])))
@@ -203,7 +203,7 @@ def test_at_equal_times_an_event_waits_for_channels_before_it_and_for_ctis() -> 
 
 @examples(100)
 @given(channels(), steps, steps)
-def test_what_was_consumed_is_totally_ordered(
+def test_consumed_positions_are_totally_ordered(
     case: tuple[list[list[Row]], list[int]], first: list[Step], second: list[Step]
 ) -> None:
     tables, ports = case
@@ -225,7 +225,7 @@ def test_what_was_consumed_is_totally_ordered(
         assert all(x <= y for x, y in zip(a, b, strict=True)), (a, b)
 
 
-def test_one_channel_is_not_copied() -> None:
+def test_a_single_channel_is_not_copied() -> None:
     merge = new_merge([0])
     batch = channel_batch(0, [(t, EVENT) for t in range(8)] + [(8, CTI)])
     merge.offer(0, Items(0, batch))
@@ -245,7 +245,7 @@ def test_one_channel_is_not_copied() -> None:
         ([(2, EVENT), (5, EVENT)], [(5, CTI)], 2),
     ],
 )
-def test_a_channel_out_of_order_is_refused(rows: list[Row], more: list[Row], seq: int) -> None:
+def test_a_channel_out_of_order_is_rejected(rows: list[Row], more: list[Row], seq: int) -> None:
     merge = new_merge([0, 1])
     with pytest.raises(ChannelOrderError) as caught:  # noqa: PT012  either batch may be the bad one
         merge.offer(1, Items(0, channel_batch(1, rows)))
@@ -255,7 +255,7 @@ def test_a_channel_out_of_order_is_refused(rows: list[Row], more: list[Row], seq
     assert f"channel 1: the item at seq {seq}" in str(error)
 
 
-def test_a_gap_is_our_bug() -> None:
+def test_a_gap_is_an_internal_error() -> None:
     merge = new_merge([0])
     with pytest.raises(AssertionError):
         merge.offer(0, Items(1, channel_batch(0, [(1, EVENT)])))
@@ -280,7 +280,7 @@ def test_many_channels_of_many_rows() -> None:
     assert run.events.schema.names == [VS, VE, "c", "n"]
 
 
-def test_a_channel_that_is_ahead_waits_by_bytes() -> None:
+def test_a_channel_that_is_ahead_is_limited_by_bytes() -> None:
     batch = channel_batch(0, [(t, EVENT) for t in range(10)])
     merge = Merge([PAYLOAD] * 2, [0, 0], pending_rows_max=1 << 20, pending_bytes_max=batch.nbytes)
     merge.offer(0, Items(0, batch.slice(0, 9)))
@@ -292,7 +292,7 @@ def test_a_channel_that_is_ahead_waits_by_bytes() -> None:
     assert merge.wants(0)
 
 
-def test_what_lies_in_no_channel_counts_for_how_far_it_is() -> None:
+def test_the_position_counts_rows_that_are_in_no_channel() -> None:
     """A MERGE that continues after a change has the time of the items released before it."""
     lane = pa.Table.from_batches([make_items([ev(7, x=1), ev(30, x=2)], PAYLOAD)])
     state, inputs = merge_state(1, 5, 12, {f"{CARRIED}0": lane})
@@ -306,7 +306,7 @@ def test_what_lies_in_no_channel_counts_for_how_far_it_is() -> None:
     assert again.position.time == merge.position.time == 40
 
 
-def test_parts_are_the_same_items_as_one_run() -> None:
+def test_parts_contain_the_same_items_as_one_run() -> None:
     """Channels of one port follow each other in time, perhaps at the same instant."""
     draw, several = random.Random(5), 0
     for _ in range(60):

@@ -33,7 +33,7 @@ def run_of(starts: Sequence[int], ctis: Sequence[int]) -> Run:
 
 @examples(100)
 @given(times, times, st.sampled_from([1, 2, 3, 9, 300]), st.booleans())
-def test_each_stream_is_what_a_filter_by_partition_gives(
+def test_each_stream_equals_a_filter_by_partition(
     starts: list[int], ctis: list[int], n: int, in_dictionary: bool
 ) -> None:
     run = run_of(starts, ctis)
@@ -49,7 +49,7 @@ def test_each_stream_is_what_a_filter_by_partition_gives(
 @pytest.mark.parametrize("rows", [500, 600])
 @pytest.mark.parametrize("n", [2, 9])
 @pytest.mark.parametrize("ctis", [[0, 5, 6, 100], list(range(0, 190, 3))], ids=["few", "many"])
-def test_few_rows_and_many(rows: int, n: int, ctis: list[int]) -> None:
+def test_few_and_many_rows(rows: int, n: int, ctis: list[int]) -> None:
     """Few rows are gathered for all streams at once; few CTIs are put between slices."""
     streams = tuple(f"s{k}" for k in range(n))
     run = run_of([t // 3 for t in range(rows)], [*ctis, rows])
@@ -70,7 +70,7 @@ def test_few_rows_are_gathered_once_for_all_streams() -> None:
 
 
 @pytest.mark.parametrize("n", [256, 257, 300])
-def test_so_many_streams_that_their_numbers_need_two_bytes(n: int) -> None:
+def test_a_number_of_streams_that_needs_two_bytes(n: int) -> None:
     streams = tuple(f"s{k}" for k in range(n))
     rows = [{"_vs": t, "_ve": t + 1, "k": t, "text": None} for t in range(4 * n)]
     run = Run(pa.RecordBatch.from_pylist(rows, schema=SCHEMA), np.array([4 * n]))

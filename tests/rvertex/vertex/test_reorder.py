@@ -156,7 +156,7 @@ steps = st.lists(
 
 @examples(62)
 @given(sources(), steps, st.booleans())
-def test_reorder_is_its_per_row_twin(
+def test_reorder_equals_its_per_row_model(
     case: tuple[list[Item], dict[str, Any], bool], steps: list[tuple[str, int]], ended: bool
 ) -> None:
     items, options, explicit = case
@@ -208,7 +208,7 @@ def test_reorder_is_its_per_row_twin(
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.booleans(), st.integers(1, 9)), max_size=30), steps
 )
-def test_a_stream_passes_as_it_is(
+def test_a_stream_in_order_is_unchanged(
     rows: list[tuple[int, bool, int]], steps: list[tuple[str, int]]
 ) -> None:
     """A sorted stream passes unchanged, without waiting for CTIs."""
@@ -236,7 +236,7 @@ def test_a_stream_passes_as_it_is(
         reorder.check()
 
 
-def test_a_late_row_is_named_with_both_times() -> None:
+def test_a_late_row_is_reported_with_both_times() -> None:
     reorder = Reorder(PAYLOAD, delay_us=5, late="error", cti_every_us=1)
     reorder.offer(0, events_of([ev(10, n=0), ev(20, n=1)]))
     with pytest.raises(
@@ -247,7 +247,7 @@ def test_a_late_row_is_named_with_both_times() -> None:
     assert reorder.consumed == 2
 
 
-def test_late_rows_are_returned_as_they_came() -> None:
+def test_late_rows_are_returned_unchanged() -> None:
     reorder = Reorder(PAYLOAD, delay_us=0, late="adjust", cti_every_us=10)
     late = reorder.offer(0, events_of([ev(25, n=0), ev(3, 4, n=1), ev(26, n=2)]))
     assert late is not None
@@ -258,7 +258,7 @@ def test_late_rows_are_returned_as_they_came() -> None:
 
 
 @pytest.mark.parametrize("delay", [10, DelayEstimate(0.5, block_rows=2)])
-def test_what_rows_alone_say_is_known_beside_what_was_promised(delay: int | DelayEstimate) -> None:
+def test_the_frontier_by_rows_is_known_beside_the_promised_one(delay: int | DelayEstimate) -> None:
     found = Reorder(PAYLOAD, delay_us=delay, late="drop", cti_every_us=1)
     assert found.rows_frontier == MIN_TIME
     found.offer(0, events_of([ev(100, n=0), ev(90, n=1), ev(120, n=2)]))
@@ -301,7 +301,7 @@ def test_end_is_idempotent_and_an_explicit_end_is_not_repeated() -> None:
 
 
 @pytest.mark.parametrize("disorder", [0, 3, 50, 5_000])
-def test_runs_stay_few_whatever_the_disorder(disorder: int) -> None:
+def test_the_number_of_runs_is_small_for_any_disorder(disorder: int) -> None:
     rng = np.random.default_rng(4)
     rows = 3_000
     vs = np.arange(rows) + rng.integers(0, disorder + 1, rows)
@@ -337,7 +337,7 @@ def test_a_lateness_beyond_int64_counts_as_the_longest() -> None:
     assert far.tolist() == [INF_TIME - 1, 0]
 
 
-def test_times_of_the_grid_are_found_as_by_dividing_every_row() -> None:
+def test_times_of_the_grid_equal_those_found_row_by_row() -> None:
     random = np.random.default_rng(3)
     for step, every in ((3, 1_000), (40, 7), (1, 1_000_000), (100_000, 1_000)):
         frontier = np.cumsum(random.integers(0, step, 500)) - 20_000

@@ -79,7 +79,7 @@ def item_source() -> VertexSpec:
     early=st.booleans(),
     schedule=schedules(1),
 )
-def test_a_source_does_not_know_its_restores(
+def test_restores_do_not_change_a_source(
     table: list[Ev], late: LatePolicy, early: bool, schedule: list[Action]
 ) -> None:
     spec = replayed(source_vertex(late=late, early=early), 1)
@@ -117,7 +117,7 @@ def exact(spec: VertexSpec, *, sorts: bool, sessions: bool) -> VertexSpec:
     sessions=st.booleans(),
     schedule=schedules(1),
 )
-def test_a_source_that_does_not_sort_is_one_that_does(
+def test_an_unsorted_source_equals_a_sorted_one(
     table: list[Ev],
     late: LatePolicy,
     early: bool,
@@ -137,7 +137,7 @@ def test_a_source_that_does_not_sort_is_one_that_does(
     ctis=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 90)), max_size=6),
     schedule=schedules(1),
 )
-def test_a_source_of_items_does_not_know_its_restores(
+def test_restores_do_not_change_a_source_of_items(
     table: list[Ev], ctis: list[tuple[int, int]], schedule: list[Action]
 ) -> None:
     items: list[Item] = list(table)
@@ -154,7 +154,7 @@ def test_a_source_of_items_does_not_know_its_restores(
     schedule=schedules(3),
     pending_rows_max=st.sampled_from([1, 4, 1_000]),
 )
-def test_a_join_does_not_know_its_restores(
+def test_restores_do_not_change_a_join(
     inputs: Inputs, schedule: list[Action], pending_rows_max: int
 ) -> None:
     whole = run_vertex(join_vertex(), inputs, [])
@@ -172,7 +172,7 @@ def long_inputs() -> Inputs:
     ]
 
 
-def test_a_replay_reads_the_horizon_and_no_more() -> None:
+def test_a_replay_reads_exactly_the_horizon() -> None:
     schedule = [*((k % 3, 17) if k % 4 else (STEP, 0) for k in range(60)), (RESTORE, 0)]
     schedule += [*((k % 3, 5) if k % 4 else (STEP, 0) for k in range(30)), (RESTORE, 0)]
     run = run_vertex(joining(), long_inputs(), schedule)
@@ -182,7 +182,7 @@ def test_a_replay_reads_the_horizon_and_no_more() -> None:
     assert 0 < min(run.reread) <= max(run.reread) < consumed / 3, (run.reread, consumed)
 
 
-def test_it_dies_again_while_it_replays() -> None:
+def test_a_vertex_dies_again_during_its_replay() -> None:
     schedule: list[Action] = [*((k % 3, 40) if k % 4 else (STEP, 0) for k in range(40))]
     for _ in range(3):
         schedule += [(RESTORE, 0), (0, 3), (1, 3), (STEP, 0)]
@@ -191,7 +191,7 @@ def test_it_dies_again_while_it_replays() -> None:
     assert_same_run(run, run_vertex(join_vertex(), long_inputs(), []))
 
 
-def test_the_snapshot_holds_no_rows() -> None:
+def test_a_snapshot_for_replay_contains_no_rows() -> None:
     life = Life(joining(), long_inputs(), 1_000)
     for _ in range(4):
         for k in range(3):
@@ -222,7 +222,7 @@ def test_a_vertex_loaded_from_a_state_keeps_it_until_it_can_be_rebuilt() -> None
     assert_same_run(life, run_vertex(join_vertex(), long_inputs(), []))
 
 
-def test_a_changed_source_is_noticed() -> None:
+def test_a_changed_source_is_detected() -> None:
     spec = replayed(source_vertex(), 1)
     table = [ev(t, k=t % 2, x=1.0) for t in range(40)]
     life = Life(spec, [arrival(table)], 1_000)
@@ -248,7 +248,7 @@ def rebuild(vertex: RVertex, inputs: Inputs) -> int:
     return turns
 
 
-def test_nothing_is_put_out_before_it_stands_where_it_stood() -> None:
+def test_nothing_is_emitted_before_the_old_position_is_reached() -> None:
     life = Life(joining(), long_inputs(), 1_000)
     for k in (0, 1, 2):
         life.offer(k, 100)
@@ -264,7 +264,7 @@ def test_nothing_is_put_out_before_it_stands_where_it_stood() -> None:
     assert mine == snapshot
 
 
-def test_a_finished_vertex_has_nothing_to_replay() -> None:
+def test_a_finished_vertex_replays_nothing() -> None:
     run = run_vertex(joining(), [channel([], p, []) for p in (LEFT, LEFT, RIGHT)], [])
     run.restore()
     assert run.vertex.is_finished
@@ -272,7 +272,7 @@ def test_a_finished_vertex_has_nothing_to_replay() -> None:
     assert run.reread == [0]
 
 
-def test_points_are_few_and_the_newest_that_is_old_enough_is_found() -> None:
+def test_there_are_few_points_and_the_newest_old_enough_one_is_found() -> None:
     points = ReplayPoints(1_000_000)
     points.begin((0,), OperatorState())
     for time in range(0, 5_000_000, 100):
@@ -286,7 +286,7 @@ def test_points_are_few_and_the_newest_that_is_old_enough_is_found() -> None:
 
 
 @pytest.mark.parametrize("horizon_us", [0, 1, 5_000])
-def test_a_time_is_worth_one_point(horizon_us: int) -> None:
+def test_one_point_is_stored_per_time(horizon_us: int) -> None:
     """If several steps end at the same time, this time gets only one replay point."""
     points = ReplayPoints(horizon_us)
     points.begin((0,), OperatorState())
@@ -296,7 +296,7 @@ def test_a_time_is_worth_one_point(horizon_us: int) -> None:
     assert points.is_due(7 + max(horizon_us, 1))
 
 
-def test_points_are_bounded_without_ctis() -> None:
+def test_the_number_of_points_is_limited_without_ctis() -> None:
     points = ReplayPoints(0)
     points.begin((0,), OperatorState())
     for time in range(10 * POINTS_MAX):
@@ -309,7 +309,7 @@ def test_points_are_bounded_without_ctis() -> None:
     assert points.find(10 * POINTS_MAX) is not None
 
 
-def test_a_cti_at_the_start_is_no_bound() -> None:
+def test_a_cti_at_the_start_is_not_a_bound() -> None:
     inputs = [make_items([cti(5), ev(7, k=0, x=1.0), cti(9), ev(9, k=1, x=2.0)], LEFT)]
     spec = item_source()
     run = run_vertex(
@@ -330,7 +330,7 @@ def skewed_inputs() -> Inputs:
 
 
 @pytest.mark.parametrize("rows", [40, 60])
-def test_a_channel_that_lies_behind_hides_no_item_from_a_replay(rows: int) -> None:
+def test_a_slow_channel_hides_no_item_from_a_replay(rows: int) -> None:
     turn: list[Action] = [(0, rows), (1, 2), (2, rows), (STEP, 0)]
     schedule = [*turn, *turn, *turn, (RESTORE, 0)] * (900 // rows)
     run = run_vertex(joining(), skewed_inputs(), schedule)
@@ -339,7 +339,7 @@ def test_a_channel_that_lies_behind_hides_no_item_from_a_replay(rows: int) -> No
     assert 0 < max(run.reread) < sum(run.last.inputs) / 3, "it is rebuilt, but not from the start"
 
 
-def test_too_short_a_horizon_shows() -> None:
+def test_a_horizon_that_is_too_short_is_detected() -> None:
     schedule = [*((k % 3, 2) if k % 4 else (STEP, 0) for k in range(400)), (RESTORE, 0)]
     short = dataclasses.replace(joining(), recovery=Recovery("replay", horizon_us=0))
     run = run_vertex(short, long_inputs(), schedule)

@@ -52,7 +52,9 @@ if TYPE_CHECKING:
     table=events(LEFT, times=times(0, 40), max_size=24),
     schedule=schedules(1),
 )
-def test_source_vertex_does_not_know_its_schedule(table: list[Ev], schedule: list[Action]) -> None:
+def test_the_schedule_does_not_change_a_source_vertex(
+    table: list[Ev], schedule: list[Action]
+) -> None:
     inputs = [arrival(table)]
     whole = run_vertex(source_vertex(), inputs, [])
     check_digests(whole)
@@ -66,7 +68,7 @@ def test_source_vertex_does_not_know_its_schedule(table: list[Ev], schedule: lis
     schedule=schedules(1),
     late=st.sampled_from(["drop", "adjust"]),
 )
-def test_a_filter_asked_before_rows_are_ordered_keeps_the_same(
+def test_a_filter_before_the_sort_keeps_the_same_rows(
     table: list[Ev], schedule: list[Action], late: LatePolicy
 ) -> None:
     inputs = [arrival(table)]
@@ -79,7 +81,7 @@ def test_a_filter_asked_before_rows_are_ordered_keeps_the_same(
 @given(
     inputs=three_channels(), schedule=schedules(3), pending_rows_max=st.sampled_from([1, 4, 1_000])
 )
-def test_join_vertex_does_not_know_its_schedule(
+def test_the_schedule_does_not_change_a_join_vertex(
     inputs: Inputs, schedule: list[Action], pending_rows_max: int
 ) -> None:
     whole = run_vertex(join_vertex(), inputs, [])
@@ -89,7 +91,7 @@ def test_join_vertex_does_not_know_its_schedule(
 
 
 @pytest.mark.parametrize("make", [source_vertex, join_vertex])
-def test_a_finished_vertex_stays_so(make: Callable[[], VertexSpec]) -> None:
+def test_a_finished_vertex_stays_finished(make: Callable[[], VertexSpec]) -> None:
     spec = make()
     empty = [channel([], p, []) for p in (LEFT, LEFT, RIGHT)] if spec.inputs else [arrival([])]
     run = run_vertex(spec, empty, [])
@@ -102,7 +104,7 @@ def test_a_finished_vertex_stays_so(make: Callable[[], VertexSpec]) -> None:
     ] * 4
 
 
-def test_events_are_split_by_key_and_ctis_go_to_all() -> None:
+def test_events_are_partitioned_by_key_and_ctis_are_sent_to_all() -> None:
     table = [ev(t, k=t % 5 if t % 7 else None, x=float(t)) for t in range(60)]
     run = run_vertex(source_vertex(), [arrival(table)], [])
     *hashed, single = run.items()
@@ -117,7 +119,7 @@ def test_events_are_split_by_key_and_ctis_go_to_all() -> None:
     assert sum(batch.num_rows > 12 for batch in hashed) >= 2
 
 
-def test_a_snapshot_of_another_plan_is_refused() -> None:
+def test_a_snapshot_of_another_plan_is_rejected() -> None:
     snapshot: Snapshot = RVertex(source_vertex(), pending_rows_max=1).get_snapshot()
     data = encode_snapshot(snapshot)
     with pytest.raises(SnapshotSchemaError, match="resume with the query that wrote it"):

@@ -35,7 +35,7 @@ def take(event: Any) -> Any:
     return event.x
 
 
-def test_names_that_are_read_are_known_where_nothing_else_is_done() -> None:
+def test_names_read_by_a_method_are_known_if_it_does_nothing_else() -> None:
     def reads(self: Any, event: Any, ctx: Any) -> None:
         if event.x:
             ctx.emit(event.x + event.vs)
@@ -60,7 +60,7 @@ def test_names_that_are_read_are_known_where_nothing_else_is_done() -> None:
     assert names_read(nests) in ((None,) if sys.version_info < (3, 12) else (None, {"x"}))
 
 
-def test_times_of_rows_may_be_said_wherever_it_cannot_be_excluded() -> None:
+def test_a_method_may_pass_times_of_rows_unless_that_can_be_excluded() -> None:
     def plain(self: Any, event: Any, ctx: Any) -> None:
         ctx.emit(1, total=2)
         ctx.set_timer(3, "vs")
@@ -87,7 +87,7 @@ def peek() -> Any:
     return sys._getframe(1).f_locals["event"]
 
 
-def test_an_event_has_what_its_code_does_not_name() -> None:
+def test_an_event_has_attributes_that_its_code_does_not_name() -> None:
     class Hidden(KeyedProcess):
         def on_event(self, event: Any, ctx: KeyedContext) -> None:
             found = peek()
@@ -143,7 +143,7 @@ class Later(Both):
     ],
     ids=str,
 )
-def test_rows_of_events_and_of_timers_keep_their_order(
+def test_rows_of_events_and_timers_keep_their_order(
     process: type[KeyedProcess], kind: pa.DataType, values: list[Any]
 ) -> None:
     payload = pa.schema([("k", kind), ("x", pa.int64())])
@@ -164,7 +164,7 @@ def test_rows_of_events_and_of_timers_keep_their_order(
 
 
 @pytest.mark.parametrize("process", one_in(2, [Both, Later]))
-def test_a_key_may_come_as_a_dictionary_where_it_is_declared_plain(
+def test_a_dictionary_key_is_accepted_where_plain_text_is_declared(
     process: type[KeyedProcess],
 ) -> None:
     spec = spec_of(process, pa.schema([("n", pa.int64()), ("what", pa.string())]))

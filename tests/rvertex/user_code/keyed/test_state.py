@@ -57,7 +57,7 @@ def events(time: int, keys: range, x: int) -> list[Item]:
     return [ev(time, k=k, x=x) for k in keys]
 
 
-def test_the_object_of_a_forgotten_key_takes_no_row_of_another_with_it() -> None:
+def test_an_object_of_a_forgotten_key_removes_no_row_of_another_key() -> None:
     """Three keys are dropped, and one of their objects is reused. The rows of other keys stay."""
     operator = opened(Before)
     given(operator, events(0, range(1, 6), 7))
@@ -72,7 +72,7 @@ def test_the_object_of_a_forgotten_key_takes_no_row_of_another_with_it() -> None
     assert given(successor, asked) == given(operator, asked) == [7, 0, 0, 0, 7, 7, 7, 7]
 
 
-def test_a_key_that_comes_again_before_it_was_forgotten_stays() -> None:
+def test_a_key_that_returns_before_it_was_forgotten_is_kept() -> None:
     operator = opened(Sum)
     assert given(operator, [ev(0, k=1, x=5), cti(3), ev(4, k=1, x=5)]) == [5, 5]
     operator.snapshot()

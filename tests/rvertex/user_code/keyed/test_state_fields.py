@@ -41,7 +41,7 @@ class Marked(KeyedProcess):
         self.path.clear()
 
 
-def test_what_was_not_declared_goes_to_no_other_key() -> None:
+def test_undeclared_attributes_do_not_reach_other_keys() -> None:
     OBJECTS.clear()
     fields = state_fields(Marked, KeyedProcess)
     output = pa.schema([("mark", pa.string()), ("path", pa.string())])

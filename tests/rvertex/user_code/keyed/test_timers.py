@@ -34,7 +34,7 @@ def taken(queue: TimerQueue) -> list[tuple[int, int, str]]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_least_come_first(seed: int) -> None:
+def test_the_earliest_timers_are_first(seed: int) -> None:
     rng = Random(seed)
     queue, slots = TimerQueue(), [Slot(key) for key in range(6)]
     expected: dict[tuple[int, str], int] = {}
@@ -62,7 +62,7 @@ def test_the_least_come_first(seed: int) -> None:
         assert timers_of(slot) == sorted(mine.items())
 
 
-def test_times_that_fall_are_looked_at_first() -> None:
+def test_decreasing_times_are_checked_first() -> None:
     queue, slots = TimerQueue(), [Slot(key) for key in range(5)]
     for slot, at in zip(slots, (50, 40, 10, 30, 20), strict=True):
         queue.set(slot, at, "")
