@@ -120,7 +120,7 @@ def test_scaling_is_measured(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=400,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -153,7 +153,7 @@ def test_programs_print_the_documented_output(folder: Path) -> None:
     names = [command.removeprefix("python ") for command in programs]
     command = [sys.executable, "-c", ONE_BY_ONE, *names]
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=240, check=False
+        command, cwd=folder, capture_output=True, text=True, timeout=400, check=False
     )
     printed = done.stdout.split(END)
     assert len(printed) == len(programs) + 1, done.stderr
@@ -200,7 +200,7 @@ def assert_session(kind: str, folder: Path) -> None:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=400,
         check=False,
     )
     left = done.stdout

@@ -96,7 +96,7 @@ def command(*arguments: str, folder: Path) -> list[str]:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=400,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -214,7 +214,7 @@ def test_two_sites_deliver_each_booking_once(tmp_path: Path) -> None:
     source.write_text("\n".join(lines) + "\n")
     command = [sys.executable, str(EXAMPLES / "two_sites.py"), "--source", str(source)]
     command += ["--folder", str(tmp_path), "--paced", "800000"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["east"] + found["west"] == found["bookings"] == 1000
