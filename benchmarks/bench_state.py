@@ -29,7 +29,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import state_kinds
 from join_kinds import KINDS, operator, ports
+from state_kinds import QUERIES
 
 from planner import KeyedContext, KeyedProcess
 from planner.api.stream import Stream
@@ -65,6 +67,7 @@ RESTORED_EVENTS = 100
 #: A hopping window moves this number of times.
 STEPS_OF_HOPPING = 20
 SAMPLE_S = 0.02
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 MB = 1e6
 #: DuckDB does not start with less memory.
 DUCKDB_MIN = 60_000_000
@@ -129,8 +132,8 @@ def batches(rows: int, keys: int, *, text: bool = False) -> Iterator[pa.RecordBa
 class _Host:
     """Does what a host does around a step for the memory of its operators."""
 
-    def __init__(self, operator: Any, memory: StateMemory) -> None:
-        self._arrays, self._scratch = ArraySpill([operator], memory), memory.scratch
+    def __init__(self, operators: list[Any], memory: StateMemory) -> None:
+        self._arrays, self._scratch = ArraySpill(operators, memory), memory.scratch
         self._steps = LargeSteps(SystemClock())
         self._disk_bytes = 0
 
@@ -159,7 +162,7 @@ def window_point(
     size, aggregates = every * panes, AGGREGATES if panes == 1 else AGGREGATES[:2]
     payload = PAYLOAD.set(0, pa.field("k", pa.string())) if text else PAYLOAD
     operator = WindowAggregate(("k",), size, every, aggregates, points=True).open([payload])
-    host = _Host(operator, memory)
+    host = _Host([operator], memory)
     with _peak_bytes() as peak, np.errstate(over="ignore"):
         spent, state = 0.0, 0
         groups = pieces = total = 0
@@ -249,28 +252,32 @@ def _one_port(rows: int, keys: int) -> Iterator[list[Run]]:
 
 
 def keys_point(
-    operator: Any,
+    operators: list[Any],
     ports_of: Callable[[int, int], Iterator[list[Run]]],
     rows: int,
     keys: int,
     budget: int | None,
 ) -> dict[str, Any]:
-    """Measure an operator that emits after each batch, whose CTI follows."""
+    """Measure a chain of operators, which emits after each batch, whose CTI follows."""
     memory = StateMemory(2**50 if budget is None else budget, Scratch())
-    host = _Host(operator, memory)
-    spent, state, total, emitted = 0.0, 0, 0, 0
+    host = _Host(operators, memory)
+    spent, wall_s, state, total, emitted = 0.0, 0.0, 0, 0, 0
     with _peak_bytes() as peak, np.errstate(over="ignore"):
         for ports in ports_of(rows, keys):
-            begun = time.process_time()
+            begun, wall = time.process_time(), time.perf_counter()
             host.begin(ports)
-            out: Run = operator.process(ports)
-            host.end(out)
-            spent += time.process_time() - begun
-            state = max(state, memory.used_bytes)
-            total = (total + _checksum(out.events, emitted)) % 2**64
-            emitted += out.events.num_rows
+            for out in in_pieces(operators, ports):
+                assert out is not None
+                host.end(out)
+                spent += time.process_time() - begun
+                wall_s += time.perf_counter() - wall
+                state = max(state, memory.used_bytes)
+                total = (total + _checksum(out.events, emitted)) % 2**64
+                emitted += out.events.num_rows
+                begun, wall = time.process_time(), time.perf_counter()
     return {
         "cpu_s": spent,
+        "wall_s": wall_s,
         "state_bytes": state,
         **_peaks(peak),
         **host.spilled(),
@@ -290,7 +297,17 @@ def join_point(kind: str, rows: int, keys: int, budget: int | None) -> dict[str,
         return ports(kind, batches(rows, keys), rows, others, inputs)
 
     join, inputs = operator(kind, rows)
-    return keys_point(join, ports_of, rows, keys, budget)
+    return keys_point([join], ports_of, rows, keys, budget)
+
+
+def query_point(name: str, rows: int, keys: int, budget: int | None) -> dict[str, Any]:
+    """Measure the last stage of a query of ``state_kinds.py``."""
+    chain, inputs = state_kinds.operators(name, rows)
+
+    def ports_of(rows: int, keys: int) -> Iterator[list[Run]]:
+        return state_kinds.ports(batches(rows, keys), inputs)
+
+    return keys_point(chain, ports_of, rows, keys, budget)
 
 
 def restore_point(
@@ -342,11 +359,26 @@ def _checksum(rows: pa.RecordBatch, before: int) -> int:
     """
     mixed = np.arange(before, before + rows.num_rows, dtype=np.uint64)
     for column in rows.columns:
-        if pa.types.is_string(column.type) or column.null_count:
-            mixed = mixed * np.uint64(0x9E3779B97F4A7C15) + hash_column(column)
-            continue
-        mixed = mixed * np.uint64(0x9E3779B97F4A7C15) + column.to_numpy().view(np.uint64)
+        mixed = mixed * _FACTOR + _words(column)
     return int(mixed.sum())
+
+
+def _words(column: pa.Array) -> np.ndarray:
+    """Return a number for each value; of a list, it depends on the order of its values."""
+    if pa.types.is_struct(column.type):
+        words = np.zeros(len(column), np.uint64)
+        for child in column.flatten():
+            words = words * _FACTOR + _words(child)
+        return words
+    if pa.types.is_list(column.type):
+        lengths = np.append(0, pc.list_value_length(column).fill_null(0).to_numpy())
+        ends = np.cumsum(lengths)
+        places = np.arange(ends[-1]) - np.repeat(ends[:-1], lengths[1:])
+        values = _words(column.flatten()) * (2 * places.astype(np.uint64) + 1)
+        return np.diff(np.append(np.uint64(0), np.cumsum(values))[ends])
+    if pa.types.is_string(column.type) or column.null_count:
+        return hash_column(column)
+    return np.asarray(column.to_numpy(zero_copy_only=False)).view(np.uint64)
 
 
 def duckdb_point(rows: int, keys: int, budget: int | None) -> dict[str, Any]:
@@ -373,13 +405,14 @@ ENGINES: dict[str, Callable[[int, int, int | None], dict[str, Any]]] = {
     "hopping": lambda *point: window_point(*point, panes=12),
     "text": lambda *point: window_point(*point, text=True),
     "duckdb": duckdb_point,
-    "process": lambda *point: keys_point(_process(Totals), _one_port, *point),
+    "process": lambda *point: keys_point([_process(Totals)], _one_port, *point),
     "deduplicate": lambda *point: keys_point(
-        Deduplicate(("k",), int(INF_TIME)).open([PAYLOAD]), _one_port, *point
+        [Deduplicate(("k",), int(INF_TIME)).open([PAYLOAD])], _one_port, *point
     ),
     "restore": partial(restore_point, Noted),
     "restore_timers": partial(restore_point, Reminded),
     **{kind: partial(join_point, kind) for kind in KINDS},
+    **{name: partial(query_point, name) for name in QUERIES},
 }
 
 

@@ -33,8 +33,10 @@ _BIT = np.uint64(63)
 _BIT_WIDTH = 6
 _BLOCK = 1 << 16
 #: Bits of an entry for the row. The other bits are for the hash.
-_ROW_BITS = np.uint64(23)
-_ROW_MASK = np.uint64(2**23 - 1)
+ROW_BITS = np.uint64(23)
+ROW_MASK = np.uint64(2**23 - 1)
+#: Number of different hashes in entries.
+HASHES = 1 << 64 - 23
 _NO_HASHES = np.empty(0, np.uint64)
 
 
@@ -107,12 +109,12 @@ class HashIndex:
 
         ``store`` writes batches to scratch, or returns them unchanged.
         """
-        assert 0 < rows <= _ROW_MASK, rows
+        assert 0 < rows <= ROW_MASK, rows
         entries, bloom = np.empty(rows, np.uint64), BloomFilter(_NO_HASHES, no_words(rows))
         at = 0
         for hashes in blocks:
             some = entries[at : at + len(hashes)]
-            np.left_shift(hashes, _ROW_BITS, out=some)
+            np.left_shift(hashes, ROW_BITS, out=some)
             some |= np.arange(at, at + len(hashes), dtype=np.uint64)
             bloom.add(hashes)
             at += len(hashes)
@@ -131,15 +133,22 @@ class HashIndex:
         Each is int64[m].
         """
         needles = np.flatnonzero(self.bloom.may_have(hashes))
-        wanted = hashes[needles] << _ROW_BITS
+        wanted = hashes[needles] << ROW_BITS
         order = np.argsort(wanted)  # looking up sorted hashes reads memory in order
         needles, wanted = needles[order], wanted[order]
         first = self._first_at(wanted)
-        count = self._first_at(wanted + _ROW_MASK) - first  # row numbers are below _ROW_MASK
+        count = self._first_at(wanted + ROW_MASK) - first  # row numbers are below ROW_MASK
         pairs = np.repeat(np.arange(len(needles)), count)
         offset = np.arange(len(pairs)) - np.repeat(np.cumsum(count) - count, count)
-        rows = self._entries(first[pairs] + offset) & _ROW_MASK
+        rows = self._entries(first[pairs] + offset) & ROW_MASK
         return needles[pairs], rows.view(np.int64)
+
+    def between(self, low: int, high: int) -> np.ndarray:
+        """Return the sorted entries whose hash is from ``low`` to ``high``, exclusive."""
+        last = min(high << int(ROW_BITS), 2**64 - 1)  # no entry has all bits set
+        bounds = np.array([low << int(ROW_BITS), last], np.uint64)
+        first, end = self._first_at(bounds).tolist()
+        return self._entries(np.arange(first, end))
 
     def _first_at(self, wanted: np.ndarray) -> np.ndarray:
         """Return, per sorted value, the number of the first entry at or after it."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rstream.items.hashing import hash_rows
 from rstream.types import INF_TIME
-from rvertex.state.hash_index import HashIndex, by_block
+from rvertex.state.hash_index import ROW_BITS, ROW_MASK, HashIndex, by_block, equal_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -193,3 +193,61 @@ class LogPart:
         """Yield the hashes of all rows by their keys, uint64[n] for each block."""
         for k in range(len(self.blocks)):
             yield hash_rows(self.block(k, keys).columns)
+
+
+def replaced(
+    parts: Sequence[LogPart], names: Sequence[str], low: int, high: int, holder: Holder
+) -> list[np.ndarray]:
+    """Return the positions of each part's current rows whose key has a newer current row.
+
+    Only rows are compared whose hash, as in the index, is from ``low`` to ``high``, exclusive.
+    ``parts``: the oldest first; all have an index. ``names``: the columns of the key.
+    """
+    entries = []
+    for part in holder.read_once(parts):
+        assert part.index is not None
+        here = part.index.between(low, high)
+        entries.append(here[part.current[(here & ROW_MASK).view(np.int64)]])
+    bounds = np.cumsum([0, *map(len, entries)])
+    rows = np.concatenate(entries)
+    order = np.bitwise_and(rows, ~ROW_MASK)
+    order |= np.arange(len(rows), dtype=np.uint64)
+    order.sort()
+    rows = (rows & ROW_MASK).view(np.int64)
+    hashes = order >> ROW_BITS
+    repeats = np.flatnonzero(hashes[1:] == hashes[:-1])
+    shared = np.zeros(len(hashes), bool)
+    shared[repeats] = shared[repeats + 1] = True
+    hashes, members = hashes[shared], (order[shared] & ROW_MASK).view(np.int64)
+    if not len(members):
+        return [members] * len(parts)
+    keys = _keys_at(parts, names, rows, members, bounds, holder)
+    is_old = np.zeros(len(rows), bool)
+    at, distance = np.arange(len(members)), 1
+    while len(at := at[at < len(members) - distance]):  # ends: the distance grows
+        at = at[hashes[at] == hashes[at + distance]]
+        pair = [keys.take(pa.array(side)).columns for side in (at, at + distance)]
+        same = equal_keys(*pair)
+        is_old[members[at[same]]] = True
+        at, distance = at[~same], distance + 1
+    return [rows[lo:hi][is_old[lo:hi]] for lo, hi in itertools.pairwise(bounds.tolist())]
+
+
+def _keys_at(
+    parts: Sequence[LogPart],
+    names: Sequence[str],
+    rows: np.ndarray,
+    members: np.ndarray,
+    bounds: np.ndarray,
+    holder: Holder,
+) -> pa.RecordBatch:
+    """Return the keys of ``rows[members]``; ``bounds``: the first row of each part in ``rows``."""
+    place = np.empty(len(members), np.int64)
+    of_part = bounds.searchsorted(members, side="right") - 1
+    in_order = np.lexsort((rows[members], of_part))
+    place[in_order] = np.arange(len(members))
+    of_part = of_part[in_order]
+    batches = [
+        parts[k].take(rows[members[in_order[of]]], holder, names) for k, of in by_block(of_part)
+    ]
+    return pa.concat_batches(batches).take(pa.array(place))

@@ -27,8 +27,8 @@ from rstream.items.dictionaries import plain_array
 from rstream.items.hashing import hash_rows
 from rstream.types import MIN_TIME
 from rvertex.events.group_scan import heads_of
-from rvertex.state.hash_index import BloomFilter, HashIndex, equal_keys
-from rvertex.state.log_part import Fences, LogPart, fences_of, joined_fences
+from rvertex.state.hash_index import HASHES, BloomFilter, HashIndex, equal_keys
+from rvertex.state.log_part import Fences, LogPart, fences_of, joined_fences, replaced
 from rvertex.state.memory import UNLIMITED
 from rvertex.state.stored_times import RUNS, TIMES
 
@@ -47,6 +47,8 @@ INDEX_TABLES = frozenset({"parts", "entries", "words", "fences", TIMES, RUNS})
 PART_ROWS_MAX = 1 << 21
 #: Bytes of a block on scratch, about the size of a part of a checkpoint.
 _BLOCK_BYTES = 4 << 20
+#: Rows that are compared at once.
+_COMPARED_ROWS = 1 << 18
 _MASK = pa.schema([("is_current", pa.bool_())])
 
 
@@ -75,6 +77,8 @@ class RowLog:
         self._is_stored = False
         #: The number of the next row.
         self.next_number = 0
+        #: Rows with smaller hashes were compared last; see :meth:`drop_replaced`.
+        self._compared_until = 0
         #: Rows that expire at or before this time are treated as deleted.
         self._now: int = MIN_TIME
 
@@ -111,6 +115,32 @@ class RowLog:
             rows_max = min(PART_ROWS_MAX, self._merged_rows or PART_ROWS_MAX)
             if before.rows <= 2 * last.rows and before.rows + last.rows <= rows_max:
                 parts[k - 1 : k + 1] = self._merged([before, last])
+
+    def drop_replaced(self, rows: int | None = None) -> None:
+        """Delete rows whose key has a newer row. Call it only if no row is held.
+
+        ``rows``: about how many rows to compare; each call continues with other hashes. None: all.
+        """
+        total = sum(part.rows for part in self._parts)
+        if not total:
+            return
+        left, step = (
+            HASHES * min(total if count is None else count, total) // total + 1
+            for count in (rows, _COMPARED_ROWS)
+        )
+        while left > 0 and self._parts:  # ends: each round compares at least one hash
+            low = self._compared_until
+            high = min(low + min(step, left), HASHES)
+            for part in self._parts:
+                self._index_of(part)
+            gone = replaced(self._parts, self._keys, low, high, self.holder)
+            kept: list[LogPart] = []
+            for part, at in zip(self._parts, gone, strict=True):
+                part.end(at)
+                kept += self._compacted(part)
+            self._parts = kept
+            left -= high - low
+            self._compared_until = high % HASHES
 
     def find(self, columns: Sequence[pa.Array], *, hold: bool = True) -> list[pa.RecordBatch]:
         """Return the current rows of these keys that are not held, in any order.

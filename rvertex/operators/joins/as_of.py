@@ -350,4 +350,5 @@ class AsOfJoinOperator:
         assert not len(self._waiting), len(self._waiting)
         self._forget()
         self._rights.spill()
-        self.load(self.snapshot())
+        self._rights.measure()
+        self._keys, self._chains = KeyIndex(self._key_types), KeyChains()

@@ -6,8 +6,9 @@ on the left is copied back to memory. The other joins buffer left events, which 
 most events here. So they keep the numbers, and the rows are arrays that the vertex spills
 (:mod:`rvertex.state.array_spill`).
 
-Invariants: (1) if any event of a key is in memory, the newest one is; then it is newer than the
-one in the log, or the same; (2) numbers increase by one, until :meth:`keep` renumbers the events,
+Invariants: (1) if any event of a key is in memory, the newest one is. Then it is newer than those
+in the log, or a copy of the newest; (2) the log's last event of a key is the newest one. Its other
+events are dropped later; (3) numbers increase by one, until :meth:`keep` renumbers the events,
 or :meth:`spill` moves all of them.
 """
 
@@ -35,8 +36,11 @@ if TYPE_CHECKING:
 #: Columns of the log: the payload's are numbered.
 _COLUMN, _UNTIL = "c", "until"
 _NONE = -1
-#: Keys that are looked up in the log at once.
-_LOOKED_UP_ROWS = 1 << 17
+#: Events that are converted at once.
+_WRITTEN_ROWS = 1 << 17
+#: Events of the log that are compared for each event that moves to it. So the log has at most
+#: about twice as many events as keys.
+_COMPARED = 2
 #: Parts of the log are merged up to this size: it costs more to copy than to search a few parts.
 _MERGED_ROWS = 1 << 18
 #: Events to add before memory is measured again.
@@ -174,22 +178,19 @@ class RightRows:
             self._append(moved[lo : lo + row_log.PART_ROWS_MAX])
         self._rows, self._last = RowStore(self._schema), CodeMap(np.int64, _NONE)
         self._copies = []
+        self._log.drop_replaced(_COMPARED * len(moved))
 
     def _append(self, numbers: np.ndarray) -> None:
         """Write events to the log; they replace older ones of their keys."""
-        gone, batches = [np.empty(0, np.int64)], []
+        batches = []
         first = self._log.next_number
-        for lo in range(0, len(numbers), _LOOKED_UP_ROWS):
-            rows = self._rows.take(numbers[lo : lo + _LOOKED_UP_ROWS])
-            if self.has_log:
-                keys = [rows.column(name) for name in self._on]
-                older = self._log.look_up(keys, NUMBER, _NONE)
-                gone.append(older[older >= 0])
+        for lo in range(0, len(numbers), _WRITTEN_ROWS):
+            rows = self._rows.take(numbers[lo : lo + _WRITTEN_ROWS])
             seqs = np.arange(first + lo, first + lo + rows.num_rows)
             until = self._until(int64_column(rows, VS))
             columns = [pa.array(seqs), pa.array(until), *map(plain_array, rows.columns)]
             batches.append(pa.RecordBatch.from_arrays(columns, schema=self._logged))
-        self._log.append(batches, np.concatenate(gone), held=False)
+        self._log.append(batches, (), held=False)
 
     def _only(self, is_kept: np.ndarray, last: np.ndarray) -> np.ndarray:
         """Drop the other events in memory; ``last``: by code, the number of the newest event."""
@@ -221,6 +222,7 @@ class RightRows:
         ``frontier``: as of :meth:`keep`. ``codes_of``: -1 for keys without a code.
         """
         batches = self._rows.table().to_batches()
+        self._log.drop_replaced()
         for logged in self._log.current():
             rows = self._unlogged(logged)
             codes = codes_of(rows)

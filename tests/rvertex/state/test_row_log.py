@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from unittest import mock
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
 
+from rstream.items.hashing import hash_rows
 from rvertex.errors import CorruptCheckpointError
 from rvertex.state.hash_index import HashIndex
 from rvertex.state.memory import StateMemory
@@ -137,3 +139,30 @@ def test_an_index_on_scratch_is_restored_without_reading_rows(seed: int) -> None
             write(log, 0, [number])
             write(again, 0, [number])
             assert pa.Table.from_batches(again.current(), SCHEMA).equals(current_rows(log))
+
+
+@pytest.mark.parametrize("hashes", [2, 2**64])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_newest_row_of_a_key_stays(seed: int, hashes: int) -> None:
+    """Older rows are dropped, at once or step by step, also if different keys have one hash."""
+
+    def few(columns: list[pa.Array]) -> np.ndarray:
+        return hash_rows(columns) % np.uint64(hashes) if hashes < 2**64 else hash_rows(columns)
+
+    draw, memory, newest = random.Random(seed), StateMemory(0), dict[int, int]()
+    with (
+        small_limits(),
+        mock.patch("rvertex.state.log_part.hash_rows", few),
+        mock.patch("rvertex.state.row_log.hash_rows", few),
+    ):
+        log = RowLog(SCHEMA, ["value"], holder=memory.holder())
+        for step in range(9):
+            numbers = range(log.next_number, log.next_number + draw.randrange(6))
+            keys = [draw.randrange(8) for _ in numbers]
+            newest |= dict(zip(keys, numbers, strict=True))
+            log.append([pa.record_batch([list(numbers), keys], schema=SCHEMA)], (), held=False)
+            log.release()
+            log.drop_replaced(None if step == 8 else draw.randrange(4))
+            found = log.look_up([pa.array(range(8))], NUMBER, -1)
+            assert found.tolist() == [newest.get(key, -1) for key in range(8)]
+        assert sorted(current_rows(log).column(0).to_pylist()) == sorted(newest.values())
