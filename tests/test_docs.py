@@ -140,7 +140,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=400,
         check=False,
     )
 
@@ -271,7 +271,7 @@ class Links(HTMLParser):
 @pytest.mark.slow
 def test_the_site_is_built_and_its_links_work(tmp_path: Path) -> None:
     build = [sys.executable, "docs/site/build.py", str(tmp_path)]
-    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr
     found = {path: Links(path.read_text()) for path in tmp_path.rglob("*.html")}
     assert len(found) > len(PAGES)

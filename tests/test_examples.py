@@ -198,7 +198,7 @@ def test_live_flights_arrive_exactly_once() -> None:
     """The broker freezes and the driver is killed; the script compares the topic."""
     command = [sys.executable, str(EXAMPLES / "live.py"), "--executor", "local"]
     done = subprocess.run(
-        [*command, "--seconds", "20"], capture_output=True, text=True, check=False, timeout=240
+        [*command, "--seconds", "20"], capture_output=True, text=True, check=False, timeout=400
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert "equal: 5,082 windows, each exactly once" in done.stdout

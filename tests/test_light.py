@@ -22,7 +22,7 @@ MODULES = "print(*sys.modules)"
 def modules_of(code: str) -> set[str]:
     """The modules that a new process has loaded after ``code``."""
     run = [sys.executable, "-c", f"import sys; {code}; {MODULES}"]
-    done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True, timeout=400)
     return set(done.stdout.split())
 
 

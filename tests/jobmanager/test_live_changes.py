@@ -42,7 +42,7 @@ class Live:
             servers=self._broker.servers,
             schema=schema,
             vs="timestamp",
-            delay="0s",
+            delay="2s",  # records are stamped before they arrive
             idle="clock",
             idle_after="200ms",
         )

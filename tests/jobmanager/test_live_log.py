@@ -59,7 +59,7 @@ def test_pushed_rows_are_read_as_they_arrive_also_by_a_successor(tmp_path: Path)
     whole = jobmanager.run(
         counts(uri, follow=False), root=str(tmp_path / "whole"), executor="local"
     )
-    whole.wait(60)
+    whole.wait(WAIT_S)
     assert answer_rows(job) == answer_rows(whole)
 
 
@@ -93,7 +93,7 @@ def test_a_log_keeps_rows_for_a_stopped_job_but_not_for_a_finished_one(tmp_path:
     whole = jobmanager.run(
         counts(f"{uri}-all", follow=False), root=str(tmp_path / "whole"), executor="local"
     )
-    whole.wait(60)
+    whole.wait(WAIT_S)
     assert answer_rows(job) == answer_rows(whole)
 
 
@@ -125,12 +125,12 @@ def test_a_job_follows_the_output_of_another_one_through_its_failure(tmp_path: P
         watch.until(has_read(3 * ROWS))
         assert follower.status()["state"] == "running"
         assert finish(job)["state"] == "finished"
-    follower.wait(60)
+    follower.wait(WAIT_S)
     assert follower.status()["state"] == "finished"
     whole = jobmanager.run(
         behind_it(job.output, follow=False), root=str(tmp_path / "whole"), executor="local"
     )
-    whole.wait(60)
+    whole.wait(WAIT_S)
     assert answer_rows(follower) == answer_rows(whole)
     assert follower.status()["output_digest"] == whole.status()["output_digest"]
 

@@ -65,7 +65,7 @@ def test_without_max_ahead_the_row_is_named(tmp_path: Path) -> None:
     write(tmp_path / "in", 0, [now_us, now_us + 10 * YEAR_US])
     (job, root) = (counts(tmp_path / "in", max_ahead="1h"), str(tmp_path / "job"))
     with pytest.raises(Exception, match=r"row 2.*column 't'.*further ahead of the clock"):
-        jobmanager.run(job, root=root, executor="local").wait(60)
+        jobmanager.run(job, root=root, executor="local").wait(WAIT_S)
     job = jobmanager.run(counts(tmp_path / "in"), root=str(tmp_path / "all"), executor="local")
     assert job.wait(WAIT_S)["events_in"] == 2
     with pytest.raises(InvalidDurationError, match="max_ahead"):

@@ -16,7 +16,7 @@ import pyspark
 if TYPE_CHECKING:
     from types import TracebackType
 
-START_WAIT_S = 90.0
+START_WAIT_S = 240.0
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 
@@ -69,7 +69,7 @@ class Cluster:
         for process in reversed(self._processes):
             process.terminate()
         for process in self._processes:
-            process.wait(timeout=30)
+            process.wait(START_WAIT_S)
 
     def _spawn(self, name: str, options: list[str]) -> Queue[str | None]:
         home = Path(pyspark.__file__).parent

@@ -18,7 +18,7 @@ import pytest
 from jobmanager.storage.root import JobRoot
 
 pytestmark = pytest.mark.spark(own_java=True)
-WAIT_S = 120.0
+WAIT_S = 400.0
 PROJECT = Path(__file__).parent.parent.parent
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 RUN = """\
@@ -27,7 +27,7 @@ from planner import Stream, event
 
 stream = Stream.from_items({"x": "int64"}, [event("1s", x=7)])
 job = jobmanager.run(stream.to_parquet(), root="job", executor="spark")
-assert job.wait(100)["events_out"] == 1
+assert job.wait(300)["events_out"] == 1
 """
 SESSION = """\
 from pyspark.sql import SparkSession

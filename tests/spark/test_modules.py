@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.spark(own_java=True)
-WAIT_S = 200.0
+WAIT_S = 400.0
 QUERY = """\
 import streamscope as ss
 from lengths import length

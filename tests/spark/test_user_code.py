@@ -94,7 +94,7 @@ def test_a_process_on_spark_equals_one_in_this_process(tmp_path: Path) -> None:
     for executor in ("local", "spark"):
         root = str(tmp_path / executor)
         job = jobmanager.run(stream, root=root, executor=executor, master="local[4]")
-        found = job.wait(120)
+        found = job.wait(240)
         letters = jobmanager.read_dead_letters(root).to_pylist()
         status[executor] = (found["output_digest"], found["poisoned_events"], letters)
     assert status["local"] == status["spark"]

@@ -138,7 +138,8 @@ class ChangedJob:
         """Resume the job, or the one at ``root``."""
         self.watch.forget()
         root = root or self.root
-        self.job = jobmanager.resume(root, config=QUICK, on_status=self.watch, **options)
+        asked: dict[str, Any] = {"config": QUICK, "on_status": self.watch, **options}
+        self.job = jobmanager.resume(root, **asked)
         return self.job
 
     def has_read_all(self) -> None:

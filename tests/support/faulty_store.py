@@ -21,6 +21,8 @@ from fsspec.implementations.local import LocalFileSystem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_LOOK_S = 0.01
+
 
 @dataclass
 class Faults:
@@ -34,6 +36,8 @@ class Faults:
     delay_s: float = 0.0
     #: bytes_left: int|The bytes that can still be written; None: no limit.
     bytes_left: int | None = None
+    #: A file: while it exists, a put of a log's commit takes effect and does not return.
+    held_by: str = ""
     calls: int = 0
     failures: int = 0
     random: random.Random = field(default_factory=lambda: random.Random(5))
@@ -60,6 +64,11 @@ class Faults:
                     self.failures += 1
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 self.bytes_left -= size
+
+    def hold(self, path: str) -> None:
+        """Wait after a put, as :attr:`held_by` says."""
+        while self.held_by and "/commit-" in path and os.path.exists(self.held_by):
+            time.sleep(_LOOK_S)
 
     def _before(self, name: str) -> None:
         with self._lock:
@@ -94,6 +103,7 @@ class FaultyFileSystem(LocalFileSystem):  # type: ignore[misc]
             with open(temporary, "wb") as file:
                 file.write(value)
             os.replace(temporary, path)
+            FAULTS.hold(path)
 
     def cat_file(self, path: str, *args: Any, **options: Any) -> Any:
         with FAULTS.call("get"):

@@ -34,8 +34,9 @@ segment_commits_max = 8
 [limits]
 {limits}
 """
-#: The duration of calls of a slow store; set in the server's process.
-DELAY = "INTAKE_STORE_DELAY_S"
+#: The duration of calls of a slow store, and a file that holds its commits back; set in the
+#: server's process.
+DELAY, HELD_BY = "INTAKE_STORE_DELAY_S", "INTAKE_STORE_HELD_BY"
 ANSWER_WAIT_S = 120
 DOORS = ("http", "flight")
 #: The names in HTTP, with ``_`` for ``-``.
@@ -65,12 +66,14 @@ class IntakeProcess:
         *options: str,
         over: str = "http",
         delay_s: float = 0,
+        held_by: Path | str = "",
         **environment: str,
     ) -> None:
         self.over = over
         command = [sys.executable, "-m", "tests.support.intake", str(config), "--port", "0"]
         command += ["--flight-port", "0"] if over == "flight" else []
-        env = {"STREAMSCOPE_INTAKE_TOKEN": TOKEN, DELAY: str(delay_s), "PYTHONPATH": str(ROOT)}
+        env = {"STREAMSCOPE_INTAKE_TOKEN": TOKEN, "PYTHONPATH": str(ROOT)}
+        env |= {DELAY: str(delay_s), HELD_BY: str(held_by)}
         self.process = subprocess.Popen(
             [*command, "--json", *options],
             cwd=ROOT,
@@ -175,7 +178,7 @@ def run_intake(config: Path, *options: str) -> subprocess.CompletedProcess[str]:
         env={"STREAMSCOPE_INTAKE_TOKEN": TOKEN},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=ANSWER_WAIT_S,
         check=False,
     )
 
@@ -186,6 +189,7 @@ def main() -> None:
 
     faulty_store.register()
     faulty_store.FAULTS.delay_s = float(os.environ[DELAY])
+    faulty_store.FAULTS.held_by = os.environ[HELD_BY]
     sys.argv[1:1] = ["intake"]
     run()
 

@@ -19,7 +19,7 @@ from tests.support.brokers import free_port
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-READY_S_MAX = 60.0
+READY_S_MAX = 120.0
 _CONFIG = """
 server_name: n{n}
 listen: 127.0.0.1:{port}

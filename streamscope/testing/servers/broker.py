@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, Producer
     from confluent_kafka.admin import AdminClient
 
-READY_S_MAX = 90.0
-STOP_S_MAX = 60.0
-ANSWER_S_MAX = 30.0
+READY_S_MAX = 120.0
+STOP_S_MAX = 120.0
+ANSWER_S_MAX = 120.0
 _CONNECT_S = 0.5
 #: Below the ports that Linux gives to outgoing connections (32768 to 60999).
 _PORTS, _PORTS_TRIED = range(10_000, 32_000), 100

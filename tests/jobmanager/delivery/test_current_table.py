@@ -23,7 +23,7 @@ from rstream.log.retention import collect
 from rstream.store.blobs import open_store
 from rstream.types import INF_TIME
 from tests.jobmanager.delivery.test_changes import SECOND, prices
-from tests.jobmanager.delivery.test_retention import CONFIG, PACE, kept_from
+from tests.jobmanager.delivery.test_retention import COLLECTING, PACE, kept_from
 from tests.support.jobs import WAIT_S, write_events
 from tests.support.live import Watch
 
@@ -119,7 +119,7 @@ def test_a_job_with_retention_keeps_its_table_after_a_stop(
     totals = stream.group_by("key").agg(n=ss.agg.count(), total=ss.agg.sum("x"))
     table = f"{postgres_schema}.retained"
     query = totals.to_postgres(postgres.dsn, table, mode="upsert", key="key")
-    config, watch = replace(CONFIG, table_copy_items_min=20), Watch()
+    config, watch = replace(COLLECTING, table_copy_items_min=20), Watch()
     job = ss.run(
         query, root=root, executor="local", parallelism=2, paced=PACE, config=config,
         on_status=watch, fsync=False, retention="delivered",

@@ -16,13 +16,15 @@ import pytest
 import jobmanager
 from rstream import read_events
 from tests.rooms import ROOT
-from tests.support.jobs import WAIT_S, two_exchanges, write_events
+from tests.support.jobs import ROWS, WAIT_S, two_exchanges, write_events
 from tests.support.killed_delivery import delivered
 from tests.support.postgres_server import PostgresServer, programs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.support.trouble import Gate
 
 PACE = 20.0
 KILLS, SERVER_KILLS = 4, 3
@@ -56,9 +58,10 @@ def check_table(server: PostgresServer, job: jobmanager.Job) -> None:
 
 
 def test_the_server_is_killed_during_a_delivery(
-    server: PostgresServer, events: Path, tmp_path: Path
+    server: PostgresServer, events: Path, gate: Gate, tmp_path: Path
 ) -> None:
     """The job keeps running; its deliveries wait and then continue at their positions."""
+    gate.close_at(ROWS // 2)
     killed: list[dict[str, Any]] = []
     dice = random.Random(5)
 
@@ -69,6 +72,8 @@ def test_the_server_is_killed_during_a_delivery(
             time.sleep(dice.random() * 0.05)  # the moment of the kill
             server.kill()
             server.start()
+            if len(killed) == SERVER_KILLS:
+                gate.open()
 
     job = jobmanager.run(
         delivered(events, "table:answer", server.dsn),

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 PRODUCERS, NUMBERS, KILLS = 6, 24, 2
 #: Batches of a producer that does not wait for answers.
 STREAMED = 6000
-#: Duration of each call of the slow store; there is one between durable rows and their answer.
-LOOK_S = 0.3
 
 
 class Producers:
@@ -60,7 +58,9 @@ class Producers:
                 answer = server.post(given, producer=producer, number=number)
             except (OSError, http.client.HTTPException):
                 with self.progress:  # until there is another server
-                    self.progress.wait_for(lambda dead=server: self.server is not dead, 60)
+                    self.progress.wait_for(
+                        lambda dead=server: self.server is not dead, ANSWER_WAIT_S
+                    )
                 continue
             if answer.may_repeat:
                 continue
@@ -76,16 +76,17 @@ class Producers:
 @pytest.mark.slow
 def test_a_repeated_request_gets_the_lost_response(tmp_path: Path, over: str) -> None:
     """The server dies after the rows are durable and before it sends the answer."""
-    config = write_config(tmp_path, f"faulty://{tmp_path}/logs")
+    config, hold = write_config(tmp_path, f"faulty://{tmp_path}/logs"), tmp_path / "hold"
     store = open_store(str(tmp_path / "logs" / "clicks"))
     given = rows("p", 0).to_pylist()
-    with IntakeProcess(config, over=over, delay_s=LOOK_S) as server, ThreadPoolExecutor(1) as pool:
+    with IntakeProcess(config, over=over, held_by=hold) as server, ThreadPoolExecutor(1) as pool:
+        hold.touch()
         answer = pool.submit(server.post, given, producer="p", number=0)
         while open_log(store).read_next() is None:  # then the writer reads its file
             assert not answer.done()
         server.send(signal.SIGKILL)
         with pytest.raises((OSError, http.client.HTTPException)):
-            answer.result(60)
+            answer.result(ANSWER_WAIT_S)
     with IntakeProcess(config, over=over) as server:
         again = server.post(given, producer="p", number=0)
         assert (again.status, again.body["is_repeat"], again.body["first_seq"]) == (200, True, 0)
@@ -114,13 +115,13 @@ def test_each_number_is_stored_once_after_any_kill(tmp_path: Path, over: str) ->
                 with producers.progress:
                     acked = (kill + 1) * every
                     assert producers.progress.wait_for(
-                        lambda acked=acked: len(producers.ledger.acks) >= acked, 60
+                        lambda acked=acked: len(producers.ledger.acks) >= acked, ANSWER_WAIT_S
                     )
                 server.send(signal.SIGKILL)
                 server.process.wait()
                 continue
             for thread in threads:
-                thread.join(60)
+                thread.join(ANSWER_WAIT_S)
             assert server.stop() == 0
     assert not producers.failures
     store = open_store(str(tmp_path / "logs" / "clicks"))
@@ -180,12 +181,12 @@ def test_pipelined_batches_are_stored_once_after_any_kill(tmp_path: Path) -> Non
             thread.start()
             with streaming.progress:
                 wanted = min(STREAMED, kill * STREAMED // (KILLS + 2))
-                assert streaming.progress.wait_for(lambda n=wanted: len(acks) >= n, 60)
+                assert streaming.progress.wait_for(lambda n=wanted: len(acks) >= n, ANSWER_WAIT_S)
             if kill <= KILLS:
                 server.send(signal.SIGKILL)
-                thread.join(60)
+                thread.join(ANSWER_WAIT_S)
                 continue
-            thread.join(60)
+            thread.join(ANSWER_WAIT_S)
             assert server.stop() == 0
     store = open_store(str(tmp_path / "logs" / "clicks"))
     found = streaming.ledger.check(store)

@@ -141,7 +141,8 @@ def test_streams_are_listed_but_cannot_be_read(client: flight.FlightClient) -> N
 
 @pytest.mark.slow
 def test_a_silent_call_is_ended_but_not_an_active_one(tmp_path: Path) -> None:
-    config = write_config(tmp_path, limits="flight_silence_s = 1\nflight_calls_max = 2")
+    # long enough for a machine on which the active one runs seldom
+    config = write_config(tmp_path, limits="flight_silence_s = 5")
     stopped = threading.Event()
     with IntakeProcess(config, over="flight") as server:
 
@@ -164,15 +165,12 @@ def test_a_silent_call_is_ended_but_not_an_active_one(tmp_path: Path) -> None:
                 writer, reader = silent.do_put(PLACE, SCHEMA, OPTIONS)
                 writer.write_with_metadata(rows("silent", 0), b"")
                 assert reader.read() is not None
-                with connected(server.flight_url) as third:
-                    status, told = put(third, rows("third", 0), b"", OPTIONS)
-                    assert (status, told["what"]) == (429, "calls of Flight")
                 assert reader.read() is None
                 with pytest.raises(flight.FlightUnavailableError):
                     writer.close()
             finally:
                 stopped.set()
-            assert pushed.result(60) > 1
+            assert pushed.result(ANSWER_WAIT_S) > 1
             status, _ = put(silent, rows("silent", 0), b"", OPTIONS)  # connects again
             assert status == 200
 
@@ -185,7 +183,7 @@ from tests.support.flight_intake import call_options
 from tests.support.pushed import SCHEMA, rows
 client = flight.connect(sys.argv[1])
 place = flight.FlightDescriptor.for_path("clicks")
-writer, reader = client.do_put(place, SCHEMA, call_options(sys.argv[2], 60))
+writer, reader = client.do_put(place, SCHEMA, call_options(sys.argv[2], 120))
 writer.write_batch(rows("dying", 0))
 print(reader.read().to_pybytes(), flush=True)
 sys.stdin.read()
@@ -201,7 +199,8 @@ def test_a_dead_producer_frees_its_place(tmp_path: Path) -> None:
         with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe) as dying:
             assert dying.stdout is not None
             assert b"first_seq" in dying.stdout.readline()
-            assert put(client, rows("a", 0), b"", OPTIONS)[0] == 429
+            status, told = put(client, rows("a", 0), b"", OPTIONS)
+            assert (status, told["what"]) == (429, "calls of Flight")
             dying.kill()
         # ends when the server has noticed its end
         while put(client, rows("a", 0), b"", OPTIONS)[0] == 429:
@@ -258,7 +257,7 @@ def test_the_example_of_the_how_to_works(tmp_path: Path) -> None:
             env=os.environ | {"INTAKE": server.flight_url, "STREAMSCOPE_INTAKE_TOKEN": TOKEN},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=ANSWER_WAIT_S,
             check=False,
         )
         assert done.returncode == 0, done.stderr

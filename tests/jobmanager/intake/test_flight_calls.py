@@ -158,7 +158,7 @@ def test_a_process_out_of_file_descriptors_ends_silent_calls_later() -> None:
     """A process without free file descriptors ends silent calls as soon as it gets some."""
     process = multiprocessing.get_context("spawn").Process(target=_without_files_left)
     process.start()
-    process.join(120)
+    process.join(240)
     process.kill()
     assert process.exitcode == 0
 
@@ -176,7 +176,7 @@ def _without_files_left() -> None:
         ):
             with no_files_left():
                 calls.watch(server.getsockname()[1])
-                assert told.seen.wait(60)
+                assert told.seen.wait(120)
             assert silent.recv(1) == b""
         calls.close(0)
     finally:

@@ -17,7 +17,7 @@ import socket
 import ssl
 import urllib.error
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -29,7 +29,14 @@ import uvicorn
 from jobmanager.intake.listening import STOPS, Server
 from rstream import open_log
 from tests.rstream.transport.test_flight import write_certificate
-from tests.support.intake import DOORS, TOKEN, IntakeProcess, run_intake, write_config
+from tests.support.intake import (
+    ANSWER_WAIT_S,
+    DOORS,
+    TOKEN,
+    IntakeProcess,
+    run_intake,
+    write_config,
+)
 from tests.support.pushed import SCHEMA, rows
 
 if TYPE_CHECKING:
@@ -184,12 +191,19 @@ def test_a_request_without_a_token_is_rejected_before_its_body_is_read(
 def test_requests_beyond_the_limits_are_rejected_and_can_be_repeated(
     folder: Path, over: str
 ) -> None:
-    """A slow store, so that posts queue."""
+    """The store completes no commit before a post was refused, so that posts queue."""
     path = folder / "piled"
-    config = write_config(path, f"faulty://{path}/logs", LIMITS)
-    with IntakeProcess(config, over=over, delay_s=0.1) as server, ThreadPoolExecutor(12) as threads:
+    config, hold = write_config(path, f"faulty://{path}/logs", LIMITS), path / "hold"
+    with (
+        IntakeProcess(config, over=over, held_by=hold) as server,
+        ThreadPoolExecutor(12) as threads,
+    ):
+        hold.touch()
         many = [[row(f"p{k}", n) for n in range(250)] for k in range(12)]
-        answers = list(threads.map(server.post, many))
+        posts = [threads.submit(server.post, rows) for rows in many]
+        assert wait(posts, ANSWER_WAIT_S, FIRST_COMPLETED).done
+        hold.unlink()
+        answers = [post.result() for post in posts]
         statuses = {answer.status for answer in answers}
         assert statuses <= {200, 429, 503}
         assert 200 in statuses
@@ -275,7 +289,7 @@ def test_a_slow_post_is_answered_by_a_stopping_server(tmp_path: Path, over: str)
     )
     with IntakeProcess(write_config(tmp_path), over=over) as server:
         url = urlsplit(server.url)
-        with socket.create_connection((url.hostname, url.port), timeout=30) as line:
+        with socket.create_connection((url.hostname, url.port), timeout=ANSWER_WAIT_S) as line:
             line.sendall(head.encode())
             assert line.recv(1_000).startswith(b"HTTP/1.1 100 "), "it waits for the body"
             server.send(signal.SIGTERM)
@@ -285,7 +299,7 @@ def test_a_slow_post_is_answered_by_a_stopping_server(tmp_path: Path, over: str)
             answer = http.client.HTTPResponse(line)
             answer.begin()
             assert answer.status == 200
-        assert server.process.wait(60) == 0
+        assert server.process.wait(ANSWER_WAIT_S) == 0
     assert pq.read_table(tmp_path / "logs" / "clicks").num_rows == 1
 
 
@@ -299,7 +313,7 @@ def takes_connections(server: IntakeProcess) -> bool:
 
 
 def status(server: IntakeProcess) -> int:
-    line = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
+    line = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=ANSWER_WAIT_S)
     with contextlib.closing(line):
         line.request("GET", "/health")
         return line.getresponse().status
@@ -382,9 +396,11 @@ def test_tls_uses_the_same_folder_as_jobs(tmp_path: Path) -> None:
         url = f"{server.url}/streams"
         trusted = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
         asked = urllib.request.Request(url, headers={"Authorization": f"Bearer {TOKEN}"})
-        with urllib.request.urlopen(asked, context=trusted, timeout=30) as answer:
+        with urllib.request.urlopen(asked, context=trusted, timeout=ANSWER_WAIT_S) as answer:
             assert "clicks" in json.load(answer)["streams"]
         with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
-            urllib.request.urlopen(asked, context=ssl.create_default_context(), timeout=30)
+            urllib.request.urlopen(
+                asked, context=ssl.create_default_context(), timeout=ANSWER_WAIT_S
+            )
         with pytest.raises((OSError, http.client.HTTPException)):
             server.request("GET", "/health")  # without TLS

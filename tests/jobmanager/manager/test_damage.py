@@ -26,17 +26,17 @@ from rstream.log.durable import DurableLog
 from rstream.log.overlap import seal
 from rstream.store.part_files import part_uri
 from tests.support.content import SCHEMA, items
-from tests.support.jobs import WAIT_S, outcome, output_items, with_limits, write_events
+from tests.support.jobs import ROWS, WAIT_S, outcome, output_items, with_limits, write_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from jobmanager import Job
+    from tests.support.trouble import Gate
 
 #: Segments of a few items, so that there are many.
-LIMITS = StreamLimits(segment_rows_max=64, flush_interval_ms=20)
-SLOW = 30.0
+LIMITS = StreamLimits(segment_rows_max=16, flush_interval_ms=20)
 
 
 def delete(path: Path) -> None:
@@ -81,7 +81,6 @@ def config(interval_s: float) -> JobConfig:
 
 
 def start(data: Path, root: Path, *, interval_s: float = 0.1, **options: Any) -> Job:
-    options.setdefault("paced", SLOW)
     strategy = options.pop("strategy", "")
     return jobmanager.run(
         query(data, strategy),
@@ -119,12 +118,18 @@ def until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def stopped_half_way(data: Path, root: Path, folder: str, **options: Any) -> list[Path]:
-    """Run a job, and cancel it once a stream below ``folder`` has some segments. Return these."""
-    job = start(data, root, **options)
-    until(lambda: len(segments(root / folder)) >= 4)
-    job.cancel()
-    assert job.wait(WAIT_S)["state"] == "cancelled"
+def stopped_half_way(
+    data: Path, root: Path, folder: str, gate: Gate, *, is_saved: bool = False, **options: Any
+) -> list[Path]:
+    """Run a job, and cancel it once a stream below ``folder`` has some segments. Return these.
+
+    ``is_saved``: the job is stopped instead, so it has checkpoints of its state.
+    """
+    with gate.closed_at(ROWS // 2):
+        job = start(data, root, **options)
+        until(lambda: len(segments(root / folder)) >= 4)
+        job.stop() if is_saved else job.cancel()
+        assert job.wait(WAIT_S)["state"] == ("stopped" if is_saved else "cancelled")
     return segments(root / folder)
 
 
@@ -137,7 +142,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def expected(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
     """Return the result of an undisturbed job."""
     root = tmp_path_factory.mktemp("undisturbed") / "job"
-    job = start(data, root, paced=None)
+    job = start(data, root)
     return outcome(job.wait(WAIT_S)), output_items(job.output)
 
 
@@ -164,10 +169,10 @@ def check(root: Path, status: dict[str, Any], expected: tuple[Any, Any]) -> None
     ],
 )
 def test_output_damaged_before_resume_is_written_again(
-    harm: str, which: int, data: Path, tmp_path: Path, expected: tuple[Any, Any]
+    harm: str, which: int, data: Path, tmp_path: Path, gate: Gate, expected: tuple[Any, Any]
 ) -> None:
     root = tmp_path / "job"
-    do_harm(harm, stopped_half_way(data, root, "output")[which])
+    do_harm(harm, stopped_half_way(data, root, "output", gate)[which])
     check(root, resumed(root), expected)
 
 
@@ -177,12 +182,13 @@ def test_output_damaged_before_resume_is_written_again(
     ["flipped", *(pytest.param(h, marks=pytest.mark.slow) for h in ("deleted", "cut", "emptied"))],
 )
 def test_output_damaged_while_the_job_runs_is_written_again(
-    harm: str, data: Path, tmp_path: Path, expected: tuple[Any, Any]
+    harm: str, data: Path, tmp_path: Path, gate: Gate, expected: tuple[Any, Any]
 ) -> None:
     root = tmp_path / "job"
-    job = start(data, root)
-    until(lambda: len(segments(root / "output")) >= 4)
-    do_harm(harm, segments(root / "output")[1])
+    with gate.closed_at(ROWS // 2):
+        job = start(data, root)
+        until(lambda: len(segments(root / "output")) >= 4)
+        do_harm(harm, segments(root / "output")[1])
     check(root, job.wait(WAIT_S), expected)
 
 
@@ -194,7 +200,7 @@ def test_output_damaged_after_the_end_is_written_again_by_resume(
     harm: str, data: Path, tmp_path: Path, expected: tuple[Any, Any]
 ) -> None:
     root = tmp_path / "job"
-    start(data, root, paced=None).wait(WAIT_S)
+    start(data, root).wait(WAIT_S)
     before = sorted(root.rglob("*"))
     assert resumed(root)["state"] == "finished"
     assert sorted(root.rglob("*")) == before, "nothing is done to a whole one"
@@ -216,21 +222,26 @@ def test_output_damaged_after_the_end_is_written_again_by_resume(
 )
 @pytest.mark.slow
 def test_channels_damaged_before_resume_are_written_again(
-    harm: str, interval_s: float, data: Path, tmp_path: Path, expected: tuple[Any, Any]
+    harm: str,
+    interval_s: float,
+    data: Path,
+    tmp_path: Path,
+    gate: Gate,
+    expected: tuple[Any, Any],
 ) -> None:
     """``verify`` makes channels durable; without checkpoints they are read from the start."""
     root = tmp_path / "job"
-    there = stopped_half_way(data, root, "streams", interval_s=interval_s, verify=True)
+    there = stopped_half_way(data, root, "streams", gate, interval_s=interval_s, verify=True)
     for path in (there[0], there[-2]):
         do_harm(harm, path)
     check(root, resumed(root, interval_s), expected)
 
 
 def test_an_unrecoverable_stream_is_named_in_the_error(
-    data: Path, tmp_path: Path, expected: tuple[Any, Any]
+    data: Path, tmp_path: Path, gate: Gate, expected: tuple[Any, Any]
 ) -> None:
     root = tmp_path / "job"
-    first = stopped_half_way(data, root, "output", strategy="strong")[0]
+    first = stopped_half_way(data, root, "output", gate, is_saved=True, strategy="strong")[0]
     shutil.copy(first, tmp_path / "copy")
     first.unlink()
     for _ in range(2):
@@ -247,7 +258,7 @@ def test_verify_reads_the_whole_output_back(data: Path, tmp_path: Path) -> None:
     with pytest.raises(SystemExit), contextlib.redirect_stderr(io.StringIO()) as told:
         app(["verify", str(root)])
     assert "is not the folder of a job" in told.getvalue()
-    status = start(data, root, paced=None).wait(WAIT_S)
+    status = start(data, root).wait(WAIT_S)
     with pytest.raises(SystemExit) as done, contextlib.redirect_stdout(io.StringIO()) as out:
         app(["verify", str(root)])
     assert done.value.code == 0
@@ -263,8 +274,8 @@ def test_verify_reads_the_whole_output_back(data: Path, tmp_path: Path) -> None:
     assert "jobmanager resume" in told.getvalue()
 
 
-def test_a_stream_with_a_hole_is_not_sealed(data: Path, tmp_path: Path) -> None:
-    there = stopped_half_way(data, tmp_path / "job", "output")
+def test_a_stream_with_a_hole_is_not_sealed(data: Path, tmp_path: Path, gate: Gate) -> None:
+    there = stopped_half_way(data, tmp_path / "job", "output", gate)
     stream = stream_of(there[1])
     there[1].unlink()
     with pytest.raises(OperatingError, match="was lost"):

@@ -5,7 +5,7 @@ Not covered: a broker that has deleted rows meanwhile (tests of live Kafka start
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -118,6 +118,7 @@ def test_every_vertex_of_a_live_job_with_an_hour_retained(broker: Broker, tmp_pa
         feed.write((minute + 1) % 2, 60 * minute, rows=1)
         if minute % 20 == 19:
             watch.until(feed.was_read)
+            watch.until(has_checkpoints)
     watch.until(lambda status: status["events_out"] >= 119)
     checkpoints = {row["vertex"] for row in watch.status["vertices"] if row["state_bytes"]}
     assert checkpoints
@@ -130,6 +131,10 @@ def test_every_vertex_of_a_live_job_with_an_hour_retained(broker: Broker, tmp_pa
         assert one.compared_digests + one.compared_items > 0, one
     assert len(found) == len(job.plan.vertices)
     assert sum(bool(one.checkpoint) for one in later if isinstance(one, Replay)) >= 2
+
+
+def has_checkpoints(status: dict[str, Any]) -> bool:
+    return all(row["checkpoint_age_s"] is not None for row in status["vertices"])
 
 
 @pytest.mark.slow

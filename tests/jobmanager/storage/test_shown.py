@@ -103,7 +103,7 @@ def test_a_job_manager_killed_by_the_kernel(group: Path, tmp_path: Path) -> None
     (tmp_path / "greedy.py").write_text(GREEDY)
     root = str(tmp_path / "job")
     command = [sys.executable, str(tmp_path / "greedy.py"), str(group), root]
-    done = subprocess.run(command, timeout=60, check=False, env={**os.environ, "PYTHONPATH": "."})
+    done = subprocess.run(command, timeout=240, check=False, env={**os.environ, "PYTHONPATH": "."})
     assert done.returncode == -signal.SIGKILL
     assert "ended a process for lack of memory, probably this one" in interruption(root)
     assert status(root)["state"] == "interrupted"

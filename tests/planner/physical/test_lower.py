@@ -265,7 +265,7 @@ def test_plans_are_the_same_in_every_process() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=240,
     ).stdout
     here = io.StringIO()
     with contextlib.redirect_stdout(here):

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 SECRET = "a secret"
 #: The time limit for noticing a killed peer, whose sockets the kernel closes at once; its silence
 #: would be noticed later.
-NOTICE_S = SILENCE_S / 4
+NOTICE_S = SILENCE_S / 2
 
 
 @pytest.fixture

@@ -258,7 +258,7 @@ class GatedBlobs(MemoryBlobs):
         self.gate = threading.Event()
 
     def list(self, prefix: str = "") -> list[str]:
-        assert self.gate.wait(20)
+        assert self.gate.wait(WAIT_S)
         return super().list(prefix)
 
 

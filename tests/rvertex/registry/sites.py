@@ -78,7 +78,7 @@ class MemoryLog:
 
     def append(self, shard: int, data: bytes) -> int:
         self.arrived.set()
-        self.gate.wait(10)
+        assert self.gate.wait(120)
         self.appends += 1
         if self.is_away:
             raise RegistryAwayError("r", "away")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 KEEP_US = 10**15
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 @pytest.fixture(scope="module")

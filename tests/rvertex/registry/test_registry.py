@@ -30,6 +30,7 @@ from rvertex.registry.shard_map import ShardMap
 from tests.rvertex.registry.sites import KEEP_US, LIMITS, MARGIN_US, SKEW_US, MemoryLog
 from tests.support.budget import examples
 
+WAIT_S = 120.0
 OURS, TAKEN, OLD = Verdict.OURS, Verdict.TAKEN, Verdict.OLD
 
 
@@ -45,14 +46,14 @@ def test_threads_share_a_commit_which_resolves_conflicts() -> None:
     log.arrived.clear()
     with ThreadPoolExecutor(4) as pool:
         leader = pool.submit(ids.claim, "leader", [b"a"], [0], 9)
-        assert log.arrived.wait(10)
+        assert log.arrived.wait(WAIT_S)
         calls = [pool.submit(ids.claim, token, [b"x"], [0], 9) for token in "uvw"]
-        deadline_s = time.monotonic() + 10
+        deadline_s = time.monotonic() + WAIT_S
         while len(ids._open[0].waiting) < 3:  # each call puts its claim there
             assert time.monotonic() < deadline_s
         log.gate.set()
-        assert leader.result(10) == [OURS]
-        verdicts = [call.result(10)[0] for call in calls]
+        assert leader.result(WAIT_S) == [OURS]
+        verdicts = [call.result(WAIT_S)[0] for call in calls]
     assert sorted(v.value for v in verdicts) == ["ours", "taken", "taken"]
     assert log.appends == 3
 
@@ -287,7 +288,7 @@ def test_a_claim_fails_after_all_its_shards_have_ended(away: int) -> None:
         if is_away and shard == away:
             failed.set()
             raise RegistryAwayError("r", "away")
-        assert failed.wait(10)
+        assert failed.wait(WAIT_S)
         seq = append(shard, data)
         ended.append(shard)
         return seq
@@ -311,7 +312,7 @@ def test_shards_are_requested_concurrently() -> None:
     append = log.append
 
     def waiting(shard: int, data: bytes) -> int:
-        together.wait(10)
+        together.wait(WAIT_S)
         return append(shard, data)
 
     log.append = waiting  # type: ignore[method-assign]

@@ -123,7 +123,7 @@ def test_a_process_suspended_before_its_call_notices_its_successor() -> None:
         calls.append((first_seq, batch.num_rows))
         if not sleeping.is_set():
             sleeping.set()
-            assert woken.wait(30)
+            assert woken.wait(120)
 
     store = MemoryBlobs()
     old, successor = open_memory(store, slow), open_memory(store, slow)
@@ -138,7 +138,7 @@ def test_a_process_suspended_before_its_call_notices_its_successor() -> None:
 
     thread = threading.Thread(target=sleep)
     thread.start()
-    assert sleeping.wait(30)
+    assert sleeping.wait(120)
     assert successor.open(2) == progress(0, 6)
     woken.set()
     thread.join()

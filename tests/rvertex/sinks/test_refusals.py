@@ -68,7 +68,7 @@ def commit(function: Callable[[int, pa.RecordBatch], None]) -> None:
 )
 def test_http_responses(url: str, status: int, advice: str) -> None:
     def post(first_seq: int, batch: pa.RecordBatch) -> None:
-        urllib.request.urlopen(f"{url}/{status}", data=b"rows", timeout=10).close()
+        urllib.request.urlopen(f"{url}/{status}", data=b"rows", timeout=120).close()
 
     refused: type[Exception] = DestinationRefusedError if advice else DestinationError
     refused = RowsRefusedError if status in (400, 422) else refused

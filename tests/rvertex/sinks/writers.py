@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rvertex.sinks.protocol import DeliveryProgress, Destination
     from tests.rvertex.sinks.places import Place
 
-ANSWER_WAIT_S = 60.0
+ANSWER_WAIT_S = 120.0
 _context = multiprocessing.get_context("forkserver")
 #: Modules that a new process starts with; otherwise each takes a second to start.
 _context.set_forkserver_preload(

@@ -184,7 +184,7 @@ def test_spark_in_a_distribution_is_not_a_source(folder: Path) -> None:
         env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=True,
     )
     assert told.stdout.split("\n")[0] == "['my_tools', 'my_tools.limits', 'my_tools.steps']"

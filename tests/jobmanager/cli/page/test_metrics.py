@@ -115,7 +115,7 @@ def test_the_alert_rules_pass_their_own_tests() -> None:
             cwd=FOLDER,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=False,
         )
         assert found.returncode == 0, found.stdout + found.stderr

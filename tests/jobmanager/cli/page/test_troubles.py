@@ -42,7 +42,7 @@ def found_in(root: Path, before: dict[str, Any]) -> dict[str, Finding]:
 
 
 def slow(x: int) -> bool:
-    time.sleep(0.002)
+    time.sleep(0.02)
     return x > 0
 
 
@@ -56,7 +56,7 @@ def rows(count: int) -> ss.Stream:
 @pytest.mark.parametrize("step_rows", [4, 1_000], ids=["short steps", "one long step"])
 def test_slow_user_code_is_named_with_its_share(tmp_path: Path, step_rows: int) -> None:
     slowed = ss.udf(slow, returns="bool", deterministic=True)
-    query = rows(3_000).filter(slowed(ss.col("x"))).to_parquet()
+    query = rows(250).filter(slowed(ss.col("x"))).to_parquet()
     looks: deque[dict[str, Any]] = deque(maxlen=10)
     found: dict[str, Finding] = {}
 

@@ -32,7 +32,7 @@ with ended_if_frozen(2.0):
 @pytest.mark.slow
 def test_the_call_that_blocks_all_threads_is_named() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FROZEN], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", FROZEN], capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == -signal.SIGABRT
     assert "no thread of this process has run for 2 s (step_wait_s)" in done.stderr

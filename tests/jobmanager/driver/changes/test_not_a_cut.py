@@ -46,11 +46,12 @@ class Stalled:
         monkeypatch.setattr(Checkpointer, "_complete", completed)
         self.changed = ChangedJob(folder)
         self.changed.append()
-        config = replace(QUICK, stop_wait_s=0.2)
-        path = self.changed.query("ones", ONES)
-        self.job = self.changed.run(path, config=config, parallelism=1)
+        job = self.changed.run(self.changed.query("ones", ONES), parallelism=1)
         self.changed.has_read_all()
         assert take_savepoint(self.changed.root, "nightly", wait_s=WAIT_S)["state"] == "done"
+        job.stop()
+        job.wait(WAIT_S)
+        self.job = self.changed.resume(config=replace(QUICK, stop_wait_s=0.2))
 
     def publish_beyond(self) -> None:
         """Publish rows beyond the last checkpoint of their writer."""

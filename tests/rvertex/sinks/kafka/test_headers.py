@@ -131,7 +131,7 @@ def test_a_failure_ends_when_the_delivery_opens_again(
     own_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     BROKERS[own_broker.servers] = own_broker
-    limit = ("message.timeout.ms", "4000")
+    limit = ("message.timeout.ms", "8000")
     sink = KafkaSink(
         own_broker.create_topic("t", 2), own_broker.servers, mode="headers", config=(limit,)
     )

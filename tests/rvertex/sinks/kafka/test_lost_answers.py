@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -24,12 +23,10 @@ if TYPE_CHECKING:
     from tests.support.brokers import Broker
 
 pytestmark = pytest.mark.slow
-ROUNDS = 6
+#: Rounds, and those after which one must have been cut.
+ROUNDS, ROUNDS_MAX = 6, 60
 STEP = 5
-FROZEN_S_MAX = 20.0
-#: Offsets take OFFSETS_WAITS times ANSWER_WAIT_S, the commit once; the client checks its clock
-#: every second.
-COMMIT_S_MAX = 10.0
+FROZEN_S_MAX, ANSWER_S = 60.0, 20.0
 
 
 @pytest.mark.parametrize("mode", ["transactions", "headers"])
@@ -42,24 +39,25 @@ def test_the_broker_freezes_at_any_moment_of_a_commit(
     destination = place.destination(0)
     destination.open(1)
     next_seq, unknown = 0, 0
-    for number in range(ROUNDS):
+    for number in range(ROUNDS_MAX):
+        if number >= ROUNDS and unknown:
+            break
         destination.write(items(0, next_seq, next_seq + STEP))
         monkeypatch.setattr(client, "ANSWER_WAIT_S", 1.0)
-        timer = threading.Timer(number * 4e-4, own_broker.freeze)
+        timer = threading.Timer(number % ROUNDS * 4e-4, own_broker.freeze)
         limit = threading.Timer(FROZEN_S_MAX, own_broker.thaw)
         timer.start()
         limit.start()
-        began_s = time.monotonic()
         try:
             destination.commit(progress(0, next_seq + STEP))
         except OperatingError:
             unknown += 1
         # The client's own call limits have no effect: it would wait as long as a broker is silent.
-        assert time.monotonic() - began_s < COMMIT_S_MAX
+        assert not limit.finished.is_set()
         timer.join()
         limit.cancel()
         own_broker.thaw()
-        monkeypatch.setattr(client, "ANSWER_WAIT_S", FROZEN_S_MAX)
+        monkeypatch.setattr(client, "ANSWER_WAIT_S", ANSWER_S)
         found = destination.open(1)
         assert found in (None, progress(0, next_seq), progress(0, next_seq + STEP))
         next_seq = 0 if found is None else found.next_seq

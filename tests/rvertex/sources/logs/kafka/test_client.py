@@ -97,7 +97,7 @@ def test_a_failed_reader_leaves_no_connection(admins: list[weakref.ref[object]])
     spec = away()
     log = KafkaLog(SourcePartition(spec, (Unit(spec.path),), 0), [0], SystemClock(), _fail)
     log.skip_to(0, -5)  # an offset that the library rejects
-    log._thread.join(30)
+    log._thread.join(120)
     with pytest.raises(KafkaException, match="_INVALID_ARG") as kept:
         log.read(0, 1)
     log.close()

@@ -99,18 +99,18 @@ def test_partitions_are_read_in_order_up_to_their_ends(kafka: Kafka) -> None:
 def test_only_committed_records_are_read_and_markers_are_gaps(broker: Broker, topic: str) -> None:
     """Two producers: this broker keeps reporting an abort, and the client skips what follows."""
     producer = broker.producer(transactional_id=f"id-{topic}")
-    producer.init_transactions(10)
+    producer.init_transactions(60)
     for t, ends in ((1, producer.commit_transaction), (2, producer.abort_transaction)):
         producer.begin_transaction()
         send(producer, topic, Record(value(t)))
-        producer.flush(10)
-        ends(10)
+        producer.flush(60)
+        ends(60)
     broker.produce(topic, [value(3)])
     producer = broker.producer(transactional_id=f"other-{topic}")
-    producer.init_transactions(10)
+    producer.init_transactions(60)
     producer.begin_transaction()
     send(producer, topic, Record(value(4)))
-    producer.flush(10)
+    producer.flush(60)
     with reading(topic_spec(broker, topic)) as found:
         found.until(5)
         assert found.rows[0] == [(0, 1), (4, 3)]
@@ -118,7 +118,7 @@ def test_only_committed_records_are_read_and_markers_are_gaps(broker: Broker, to
         assert found.next[0] == 5, "the open transaction begins there"
         assert found.log.lag(0) == 0
         assert found.log.end(0) is None, "its rows are to come"
-        producer.commit_transaction(10)
+        producer.commit_transaction(60)
         found.until(7)
         found.wait(lambda: found.log.end(0) is not None)
         assert found.rows[0][2:] == [(5, 4)]
@@ -435,7 +435,7 @@ def test_offsets_are_committed_for_monitoring(kafka: Kafka) -> None:
         found.wait(lambda: found.log._buffers[0].fetched == 9)
         found.until(4, rows_max=4)
     consumer = Consumer({"bootstrap.servers": kafka.broker.servers, **group, **QUIET})
-    (place,) = consumer.committed([TopicPartition(kafka.topic, 0)], timeout=10)
+    (place,) = consumer.committed([TopicPartition(kafka.topic, 0)], timeout=60)
     consumer.close()
     assert place.offset == 4, "the others were fetched, and nobody has them"
 
