@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import streamscope as ss
-from tests.support.brokers import Record
 from tests.support.live import Watch
 
 if TYPE_CHECKING:
@@ -42,15 +41,15 @@ class Live:
             servers=self._broker.servers,
             schema=schema,
             vs="timestamp",
-            delay="2s",  # records are stamped before they arrive
+            delay="4s",  # records are stamped before they arrive
             idle="clock",
             idle_after="200ms",
         )
 
     def send(self, topic: str, rows: list[dict[str, Any]]) -> None:
         for partition in (0, 1):
-            some = [Record(json.dumps(row).encode()) for row in rows[partition::2]]
-            self._broker.produce(topic, some, partition)
+            values = (json.dumps(row).encode() for row in rows[partition::2])
+            self._broker.produce(topic, values, partition)
 
     def run(self, query: ss.Query) -> Callable[[Callable[[], bool]], object]:
         """Start a job. Return a function that waits for a condition while the job runs."""
