@@ -187,7 +187,7 @@ def run_job(
     dice = random.Random(seed)
     done = 0
     with ExitStack() as cleanup:
-        broker = Broker(folder / "broker", answer_s_max=READ_S_MAX)
+        broker = Broker(folder / "broker", answer_s_max=READ_S_MAX, waits=True)
         broker.start()
         cleanup.callback(broker.stop)
         server = PostgresServer()

@@ -181,7 +181,7 @@ def main() -> int:
             master = cleanup.enter_context(cluster).master
         server = PostgresServer()
         cleanup.callback(server.close)
-        broker = Broker(folder / "broker", answer_s_max=READ_S_MAX)
+        broker = Broker(folder / "broker", answer_s_max=READ_S_MAX, waits=True)
         broker.start()
         cleanup.callback(broker.stop)
         processes = Processes(broker, server, folder)
@@ -202,7 +202,13 @@ def main() -> int:
                         log.write(line + "\n")
 
         with ThreadPoolExecutor(options.at_once) as pool:
-            list(pool.map(run, range(options.first, options.first + options.count)))
+            runs_of_all = pool.map(run, range(options.first, options.first + options.count))
+            try:
+                list(runs_of_all)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                processes.close()  # so that those that run fail
+                raise
     if not any(row["wrong"] for row in rows):
         shutil.rmtree(folder)
     if options.log is not None:
