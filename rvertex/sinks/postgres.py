@@ -180,6 +180,7 @@ class PostgresDestination:
             if delivered_seq:  # some partition has delivered rows, which a new table would lack
                 raise DestinationGoneError(self._name, delivered_seq)
             self._run(self._sql.make_table())
+            self._run(self._sql.mark_table())
         self._run("COMMIT")
 
     def _add_columns(self) -> None:

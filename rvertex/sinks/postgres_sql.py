@@ -67,6 +67,7 @@ class Statements:
         self._schema, self._table = split_table(table)
         self._columns, self._key = columns, key
         self._delivery = f"delivery = {value(delivery)}"
+        self._mark = value(f"created by the StreamScope delivery {delivery}")
         self._row = f"{self._delivery} AND part = {partition}"
         self._of = f"{value(delivery)}, {partition}"
 
@@ -103,6 +104,10 @@ class Statements:
             parts.append(f"UNIQUE NULLS NOT DISTINCT ({names(self._key)})")
         return f"CREATE TABLE IF NOT EXISTS {self.table} ({', '.join(parts)})"
 
+    def mark_table(self) -> str:
+        """Note which delivery has created the table of rows."""
+        return f"COMMENT ON TABLE {self.table} IS {self._mark}"
+
     def table_columns(self) -> str:
         """Query name and type of each column, and whether an INSERT must have a value for it."""
         return (
@@ -112,11 +117,12 @@ class Statements:
         )
 
     def may_add_columns(self) -> str:
-        """Query a row if this delivery has written to the table, and its role owns it."""
+        """Query a row if this delivery created the table or wrote to it, and its role owns it."""
         return (
             f"SELECT 1 FROM pg_class WHERE oid = {value(self.table)}::regclass "
             f"AND pg_has_role(relowner, 'USAGE') "
-            f"AND (SELECT max(next_seq) FROM {self.progress} WHERE {self._delivery}) > 0"
+            f"AND (obj_description(oid, 'pg_class') = {self._mark} OR "
+            f"(SELECT max(next_seq) FROM {self.progress} WHERE {self._delivery}) > 0)"
         )
 
     def add_columns(self, columns: Iterable[PostgresColumn]) -> str:

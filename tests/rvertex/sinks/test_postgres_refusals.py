@@ -154,6 +154,26 @@ def test_a_column_that_is_added_to_a_started_delivery(own: PostgresServer) -> No
 
 
 @pytest.mark.slow
+def test_column_of_a_table_that_the_delivery_created_and_has_not_filled(
+    own: PostgresServer,
+) -> None:
+    """The query may be changed before it has any row. Other deliveries do not own the table."""
+    narrow, dsn = pa.schema([("k", pa.string())]), own.dsn
+    first = destination(PostgresSink(dsn, "created"), DeliveryPlace("job", "d", 0, 1, narrow))
+    first.open(1)
+    first.close()
+    other = destination(PostgresSink(dsn, "created"), DeliveryPlace("other", "d", 0, 1, KEYED))
+    with pytest.raises(DestinationSchemaError, match="does not have it; run `ALTER TABLE"):
+        other.open(1)
+    changed = delivery_of(own, "created")
+    assert changed.open(2) is None
+    changed.write(rows_of(0, k=["a"], v=[1]))
+    changed.commit(progress(0, 1))
+    changed.close()
+    assert own.query("SELECT k, v FROM created") == [("a", 1)]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("made", "row", "reason"),
     [
