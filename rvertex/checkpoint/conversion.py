@@ -32,7 +32,7 @@ from rvertex.events.side_output import LATE
 from rvertex.operators.composite_state import joined_states, part_state
 from rvertex.operators.edges.aggregate import EdgeAggregate
 from rvertex.operators.edges.running_sessions import EdgeRunningSessions
-from rvertex.operators.protocol import OperatorState, Stateless
+from rvertex.operators.protocol import OperatorState, Stateless, without_indexes
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
 from rvertex.operators.windows.panes.row_lifetimes import LIFETIME_LANES
 from rvertex.operators.windows.running.aggregate import RunningAggregate, RunningSessionAggregate
@@ -169,6 +169,7 @@ def _is_equal(old: Any, new: Any) -> bool:
 
 def converted_state(old: Place, new: Place, state: OperatorState) -> OperatorState | None:
     """Convert the state of ``old`` for ``new``; None: it cannot be converted."""
+    state = replace(state, tables=without_indexes(state.tables))
     if isinstance(old.spec, _WINDOWS) and isinstance(new.spec, _WINDOWS):
         return _converted_windows(old, new, state) if same_windows(old.spec, new.spec) else None
     fresh = new.spec.open(new.ports).snapshot()

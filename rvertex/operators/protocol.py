@@ -17,7 +17,7 @@ from rvertex.events.run import Run, concat
 from rvertex.state.doing import doing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -34,6 +34,8 @@ EMPTY_STATE = OperatorState()
 #: The fields of :class:`~rvertex.messages.Counts` that operators have as attributes.
 _OPERATOR_COUNTS = ("poisoned_events", "duplicates")
 _END = object()
+#: In the name of a table: it is an index of other tables, which can be loaded without it.
+INDEX_MARK = "#"
 
 
 class Evaluator(Protocol):
@@ -222,4 +224,9 @@ def held_tables(operator: Operator) -> dict[str, pa.Table]:
     """Return the state of an operator for a user: keys, open windows, rows that may still match."""
     if implements(operator, ShowsState):
         return operator.held_tables()
-    return dict(operator.snapshot().tables)
+    return without_indexes(operator.snapshot().tables)
+
+
+def without_indexes(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """Return the tables that are not an index of others."""
+    return {name: table for name, table in tables.items() if INDEX_MARK not in name}

@@ -12,6 +12,7 @@ the run has. Source: Putze, Sanders, Singler, "Cache-, Hash- and Space-Efficient
 from __future__ import annotations
 
 import itertools
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,15 +89,54 @@ def no_words(rows: int) -> np.ndarray:
     return np.zeros(rows // _PER_WORD + 1, np.uint64)
 
 
+class Blocks:
+    """An array in consecutive blocks, none of which is empty. Blocks may be mapped from files."""
+
+    def __init__(self, blocks: Sequence[np.ndarray]) -> None:
+        self.blocks = blocks
+        self._starts = np.cumsum([0, *map(len, blocks)])
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def whole(self) -> np.ndarray:
+        """Return all values; a copy if there are several blocks."""
+        return self.blocks[0] if len(self.blocks) == 1 else np.concatenate(self.blocks)
+
+    def take(self, at: np.ndarray) -> np.ndarray:
+        """Return the values at these positions."""
+        if len(self.blocks) == 1:
+            return self.blocks[0].take(at)
+        taken = np.empty(len(at), self.blocks[0].dtype)
+        block = self._starts.searchsorted(at, side="right") - 1
+        order = np.argsort(block, kind="stable")
+        for k, some in by_block(block[order]):
+            of_block = order[some]
+            taken[of_block] = self.blocks[k].take(at[of_block] - self._starts[k])
+        return taken
+
+    def first_at(self, wanted: np.ndarray) -> np.ndarray:
+        """Return, per sorted value, the position of the first value at or after it.
+
+        The values of the blocks must increase.
+        """
+        block = np.maximum(self._fences.searchsorted(wanted, side="right") - 1, 0)
+        first = self._starts[block]
+        for k, at in by_block(block):
+            first[at] += self.blocks[k].searchsorted(wanted[at])
+        return first
+
+    @cached_property
+    def _fences(self) -> np.ndarray:
+        return np.array([block[0] for block in self.blocks])
+
+
 class HashIndex:
-    """The rows of a run by hash, uint64[rows]."""
+    """The rows of a run by hash: an entry for each row."""
 
     def __init__(self, blocks: Sequence[np.ndarray], bloom: BloomFilter) -> None:
         """Index sorted entries, uint64[n > 0] per block, increasing from block to block."""
-        #: Sorted entries; and the first entry and row number of each block.
-        self.blocks, self.bloom = blocks, bloom
-        self._fences = np.array([block[0] for block in blocks], np.uint64)
-        self._starts = np.cumsum([0, *(len(block) for block in blocks)])
+        self.entries, self.bloom = Blocks(blocks), bloom
 
     @classmethod
     def of(
@@ -109,16 +149,7 @@ class HashIndex:
 
         ``store`` writes batches to scratch, or returns them unchanged.
         """
-        assert 0 < rows <= ROW_MASK, rows
-        entries, bloom = np.empty(rows, np.uint64), BloomFilter(_NO_HASHES, no_words(rows))
-        at = 0
-        for hashes in blocks:
-            some = entries[at : at + len(hashes)]
-            np.left_shift(hashes, ROW_BITS, out=some)
-            some |= np.arange(at, at + len(hashes), dtype=np.uint64)
-            bloom.add(hashes)
-            at += len(hashes)
-        entries.sort()
+        entries, bloom = sorted_entries(blocks, rows)
         (stored,) = store([pa.RecordBatch.from_arrays([pa.array(entries)], names=["entry"])])
         return cls([stored.column(0).to_numpy()], bloom)
 
@@ -132,37 +163,60 @@ class HashIndex:
 
         Each is int64[m].
         """
+        needles, first, count = self.ranges(hashes)
+        pairs = np.repeat(np.arange(len(needles)), count)
+        offset = np.arange(len(pairs)) - np.repeat(np.cumsum(count) - count, count)
+        return needles[pairs], self.rows(first[pairs] + offset)
+
+    def ranges(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return positions in ``hashes``; for each its first entry and its number of entries.
+
+        Other hashes have no entries.
+        """
         needles = np.flatnonzero(self.bloom.may_have(hashes))
         wanted = hashes[needles] << ROW_BITS
         order = np.argsort(wanted)  # looking up sorted hashes reads memory in order
         needles, wanted = needles[order], wanted[order]
-        first = self._first_at(wanted)
-        count = self._first_at(wanted + ROW_MASK) - first  # row numbers are below ROW_MASK
-        pairs = np.repeat(np.arange(len(needles)), count)
-        offset = np.arange(len(pairs)) - np.repeat(np.cumsum(count) - count, count)
-        rows = self._entries(first[pairs] + offset) & ROW_MASK
-        return needles[pairs], rows.view(np.int64)
+        first = self.entries.first_at(wanted)
+        # row numbers are below ROW_MASK
+        return needles, first, self.entries.first_at(wanted + ROW_MASK) - first
 
     def between(self, low: int, high: int) -> np.ndarray:
         """Return the sorted entries whose hash is from ``low`` to ``high``, exclusive."""
         last = min(high << int(ROW_BITS), 2**64 - 1)  # no entry has all bits set
         bounds = np.array([low << int(ROW_BITS), last], np.uint64)
-        first, end = self._first_at(bounds).tolist()
-        return self._entries(np.arange(first, end))
+        first, end = self.entries.first_at(bounds).tolist()
+        return self.entries.take(np.arange(first, end))
 
-    def _first_at(self, wanted: np.ndarray) -> np.ndarray:
-        """Return, per sorted value, the number of the first entry at or after it."""
-        block = np.maximum(self._fences.searchsorted(wanted, side="right") - 1, 0)
-        first = self._starts[block]
-        for k, at in by_block(block):
-            first[at] += self.blocks[k].searchsorted(wanted[at])
-        return first
+    def rows(self, numbers: np.ndarray) -> np.ndarray:
+        """Return the rows of the entries with these numbers."""
+        return rows_of(self.entries.take(numbers))
 
-    def _entries(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the entries with these sorted numbers."""
-        block = self._starts.searchsorted(numbers, side="right") - 1
-        parts = [self.blocks[k][numbers[at] - self._starts[k]] for k, at in by_block(block)]
-        return np.concatenate([np.empty(0, np.uint64), *parts])
+
+def sorted_entries(blocks: Iterable[np.ndarray], rows: int) -> tuple[np.ndarray, BloomFilter]:
+    """Return the sorted entries of consecutive blocks of ``rows`` hashes, and their filter."""
+    assert 0 < rows <= ROW_MASK, rows
+    entries, bloom = np.empty(rows, np.uint64), BloomFilter(_NO_HASHES, no_words(rows))
+    at = 0
+    for hashes in blocks:
+        some = entries[at : at + len(hashes)]
+        np.left_shift(hashes, ROW_BITS, out=some)
+        some |= np.arange(at, at + len(hashes), dtype=np.uint64)
+        bloom.add(hashes)
+        at += len(hashes)
+    entries.sort()
+    return entries, bloom
+
+
+def rows_of(entries: np.ndarray) -> np.ndarray:
+    """Return the rows of entries, int64[n]."""
+    rows: np.ndarray = (entries & ROW_MASK).view(np.int64)
+    return rows
+
+
+def order_by_hash(entries: np.ndarray) -> np.ndarray:
+    """Return the stable order of entries by hash, int64[n], whichever index they are in."""
+    return np.argsort(entries >> ROW_BITS, kind="stable")
 
 
 def by_block(blocks: np.ndarray) -> Iterator[tuple[int, slice]]:
@@ -170,30 +224,6 @@ def by_block(blocks: np.ndarray) -> Iterator[tuple[int, slice]]:
     starts = np.flatnonzero(heads_of(blocks)).tolist()
     for lo, hi in itertools.pairwise([*starts, len(blocks)]):
         yield int(blocks[lo]), slice(lo, hi)
-
-
-def sorted_hashes(hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return uint64[n] in order, and the stable sorting permutation int64[n].
-
-    The upper bits of each hash and its row number are packed into one integer, because the plain
-    sort of these takes half the time of a stable argsort.
-    """
-    rows = np.arange(len(hashes), dtype=np.uint64)
-    row_bits = len(hashes).bit_length()
-    low = hashes.min(initial=2**64 - 1)
-    span = int(hashes.max(initial=low)) - int(low)
-    packed = hashes - low
-    packed >>= np.uint64(max(span.bit_length() + row_bits - 64, 0))
-    packed <<= np.uint64(row_bits)
-    packed |= rows
-    packed.sort()
-    packed &= np.uint64((1 << row_bits) - 1)
-    order = packed.view(np.int64)
-    in_order = hashes.take(order)
-    if (in_order[1:] < in_order[:-1]).any():  # hashes that differ only in the lowest bits
-        order = np.argsort(hashes, kind="stable")
-        in_order = hashes.take(order)
-    return in_order, order
 
 
 def equal_keys(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> np.ndarray:

@@ -225,7 +225,7 @@ class RowLog:
         if not any(part.is_stored and part.index for part in parts):
             return tables
         indexes = [part.index if part.is_stored else None for part in parts]
-        entries = [block for index in indexes if index for block in index.blocks]
+        entries = [block for index in indexes if index for block in index.entries.blocks]
         words = [index.bloom.words for index in indexes if index]
         of_part = {
             "rows": [part.rows for part in parts],

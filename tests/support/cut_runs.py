@@ -14,7 +14,7 @@ from rstream.items.batch import VS, int64_column
 from rvertex.events.run import Run
 from rvertex.operators.protocol import Operator, OperatorSpec, OperatorState
 from rvertex.state.array_spill import ArraySpill
-from rvertex.state.memory import StateMemory
+from rvertex.state.memory import UNLIMITED, StateMemory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,7 +81,7 @@ def run_cut(
     outputs: list[Run] = []
     for lo, hi in itertools.pairwise(cuts):
         if restore:
-            state = through_bytes(operator.snapshot())
+            state = through_bytes(operator.snapshot(), memory)
             operator = spec.open(schemas)
             arrays = ArraySpill([operator], memory)  # before loading, as in a vertex
             operator.load(state)
@@ -101,12 +101,21 @@ def reopened(
     return operator
 
 
-def through_bytes(state: OperatorState) -> OperatorState:
+def through_bytes(state: OperatorState, memory: StateMemory = UNLIMITED) -> OperatorState:
+    """Return the state as a checkpoint restores it.
+
+    Beyond the budget of ``memory``, its tables are mapped, each as one batch.
+    """
     header = msgpack.unpackb(msgpack.packb(state.header), strict_map_key=False)
+    nbytes = sum(table.nbytes for table in state.tables.values())
     tables = {}
     for name, table in state.tables.items():
+        is_mapped = memory.budget_bytes is not None and nbytes > memory.budget_bytes
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        tables[name] = pa.ipc.open_stream(sink.getvalue()).read_all()
+            writer.write_table(table.combine_chunks() if is_mapped else table)
+        data = sink.getvalue()
+        if is_mapped and len(table):
+            data = memory.placed(data.to_pybytes(), nbytes)
+        tables[name] = pa.ipc.open_stream(data).read_all()
     return OperatorState(header, tables)

@@ -59,6 +59,8 @@ LIMITS: dict[str, int] = {
     "rvertex.operators.windows.grouping._TOGETHER_ROWS": 2,
     "rvertex.operators.joins.inner._CODES_SLACK": 1,
     "rvertex.operators.ordered.matching.earliest._ENTRIES_MIN": 1,
+    "rvertex.operators.joins.stored_rows._RUN_ROWS": 3,
+    "rvertex.operators.joins.stored_rows._WRITTEN_ROWS": 3,
     "rvertex.operators.joins.side_index._REFERENCED_MIN": 1,
     "rvertex.operators.joins.side_index._MERGED_BYTES": 40,
     "rvertex.operators.joins.side_index._SEARCHED_MIN": 1,

@@ -16,6 +16,7 @@ from jobmanager.replay.rerun import Rerun, Shape
 from jobmanager.storage.root import JobRoot
 from rstream.errors import StreamEngineError
 from rstream.items.json_text import json_text, plain_rows
+from rvertex.operators.protocol import without_indexes
 from rvertex.vertex.rvertex import RVertex
 from rvertex.vertex.spec import ReplayFrom
 
@@ -82,8 +83,9 @@ def _lines(name: str, recorded: OperatorState, replayed: OperatorState) -> list[
         for key, value in replayed.header.items()
         if recorded.header.get(key) != value
     ]
-    for table in sorted({*recorded.tables, *replayed.tables}):
-        sides = recorded.tables.get(table), replayed.tables.get(table)
+    tables = [without_indexes(state.tables) for state in (recorded, replayed)]
+    for table in sorted({*tables[0], *tables[1]}):
+        sides = [of_state.get(table) for of_state in tables]
         bags = [_bag(side) for side in sides]
         for what, bag in (("recorded", bags[0] - bags[1]), ("replayed", bags[1] - bags[0])):
             rows = list(bag.elements())

@@ -49,7 +49,7 @@ from rvertex.operators.lifetimes.stitch import Stitch
 from rvertex.operators.ordered.deduplicate import Deduplicate
 from rvertex.operators.ordered.matching.match import MatchRows
 from rvertex.operators.ordered.sort_together import SortTogether
-from rvertex.operators.protocol import OperatorState
+from rvertex.operators.protocol import OperatorState, without_indexes
 from rvertex.operators.user.apply import Apply
 from rvertex.operators.user.keyed_process import KeyedProcessing
 from rvertex.operators.user.transform import UserOperator
@@ -99,6 +99,7 @@ def restricted(
     spec, is_first = place.spec, slots[0] == whole[0]
     if slots == whole or place.is_stateless:
         return state
+    state = replace(state, tables=without_indexes(state.tables))
     if isinstance(spec, PartialAggregate | PartialSession):
         return state if is_first else _emptied(place, state)
     if isinstance(spec, Apply | CalendarTimes):

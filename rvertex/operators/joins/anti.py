@@ -157,7 +157,7 @@ class AntiJoinOperator:
         tables = {
             "left": left,
             "right": right,
-            "alive": self._lefts.table(),
+            **self._lefts.tables("alive"),
             "ends": self._coverage.table(),
             "pieces": self._clipping.pending.table(),
         }
@@ -184,7 +184,7 @@ class AntiJoinOperator:
             lefts.renumber(self._keys, frontier)
             return
         self._lefts.next_ordinal = header["next_ordinal"]
-        self._lefts.load(tables["alive"], frontier, self._keys)
+        self._lefts.load("alive", tables, frontier, self._keys)
 
     def _advance(
         self, left: pa.RecordBatch, right: pa.RecordBatch, before: int, frontier: int

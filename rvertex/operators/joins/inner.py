@@ -149,7 +149,10 @@ class Join:
             "frontier": self._frontier,
             "next_ordinals": [side.next_ordinal for side in self._sides],
         }
-        return OperatorState(header, {name: side.table() for name, side in self._named_sides()})
+        tables: dict[str, pa.Table] = {}
+        for name, side in self._named_sides():
+            tables |= side.tables(name)
+        return OperatorState(header, tables)
 
     def load(self, state: OperatorState) -> None:
         self._reset()
@@ -157,7 +160,7 @@ class Join:
         for side, ordinal in zip(self._sides, state.header["next_ordinals"], strict=True):
             side.next_ordinal = ordinal
         for name, side in self._named_sides():
-            side.load(state.tables[name], self._frontier, self._keys)
+            side.load(name, state.tables, self._frontier, self._keys)
 
     def check(self) -> None:
         """Assert the invariants (linear)."""

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rvertex.state.hash_index import Blocks
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -33,12 +35,13 @@ class MaxTree:
     """
 
     def __init__(
-        self, values: np.ndarray, kept: Callable[[np.ndarray], np.ndarray] | None = None
+        self, values: np.ndarray | Blocks, kept: Callable[[np.ndarray], np.ndarray] | None = None
     ) -> None:
-        self._levels, self._kept = [values], kept
+        self._levels: list[np.ndarray | Blocks] = [values]
+        self._kept = kept
 
     @property
-    def values(self) -> np.ndarray:
+    def values(self) -> np.ndarray | Blocks:
         return self._levels[0]
 
     def above(self, lo: np.ndarray, hi: np.ndarray, bound: np.ndarray) -> Found:
@@ -96,13 +99,15 @@ class MaxTree:
             query, lo, hi = query[keep], lo[keep], hi[keep]
         return entries
 
-    def _level(self, level: int) -> np.ndarray:
+    def _level(self, level: int) -> np.ndarray | Blocks:
         """Return the maxima of ``2**level`` positions each.
 
         The last maximum may be of fewer positions, and no cover uses it.
         """
         while len(self._levels) <= level:
             below = self._levels[-1]
+            if isinstance(below, Blocks):
+                below = below.whole()
             even = len(below) & ~1
             maxima = np.maximum(below[:even:2], below[1:even:2])
             if self._kept is not None and maxima.nbytes >= _KEPT_MIN:

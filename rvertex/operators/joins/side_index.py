@@ -10,7 +10,8 @@ row is copied a logarithmic number of times.
 Theory: a log-structured merge of runs. In a run the rows of a key are adjacent. A table from codes
 to positions finds them, and a tree of maxima over ``ve`` finds the live rows. If the state exceeds
 the memory budget, all runs in memory become one run on scratch that is sorted and searched by hash
-(:mod:`rvertex.operators.joins.stored_rows`), so its keys need no codes.
+(:mod:`rvertex.operators.joins.stored_rows`), so its keys need no codes. A checkpoint has the index
+of such runs, too.
 """
 
 from __future__ import annotations
@@ -33,15 +34,18 @@ from rvertex.operators.joins.stored_rows import (
     ORDINAL,
     Found,
     Probes,
+    RunIndex,
     StoredRows,
     StoredRun,
-    stored_runs,
+    StoredRuns,
+    indexed_runs,
     without_dead,
+    written_runs,
 )
 from rvertex.state.memory import UNLIMITED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from rvertex.keys.key_index import KeyIndex
     from rvertex.state.memory import StateMemory
@@ -181,6 +185,7 @@ class JoinSide:
         self.holder = memory.holder()
         self._runs: list[IndexedRun] = []
         self._stored_runs: list[StoredRun] = []
+        self._saved_runs = StoredRuns()
         self._free_maps: list[CodeMap] = []
         #: Ordinal of the next row: its number among all rows of this side so far.
         self.next_ordinal = 0
@@ -215,7 +220,7 @@ class JoinSide:
                     ve, ordinal = run.rows.ve.take(place), run.rows.ordinal.take(place)
                     yield Found(probe, run.rows.stored, place, ve, ordinal)
         for stored in self.holder.read_once(self._stored_runs):
-            if stored.ve_max > first and (found := stored.find(probes)) is not None:
+            if stored.index.ve_max > first and (found := stored.find(probes)) is not None:
                 yield found
 
     def insert(self, rows: Rows, frontier: int) -> None:
@@ -228,20 +233,24 @@ class JoinSide:
         self._runs.append(IndexedRun(rows, self._open_map()))
         self._keep_to_memory(frontier)
 
-    def load(self, table: pa.Table, frontier: int, keys: KeyIndex) -> None:
-        """Store the live rows of a :meth:`table` in an empty side; many rows are not copied.
+    def load(
+        self, name: str, tables: Mapping[str, pa.Table], frontier: int, keys: KeyIndex
+    ) -> None:
+        """Store the live rows of saved :meth:`tables` in an empty side; many rows are not copied.
 
         Batches that are on scratch, because the state exceeds the budget, are read in place.
         """
         assert not self.runs
-        batches = [batch for batch in table.to_batches() if batch.num_rows]
-        stored = list(filter(self.holder.is_stored, batches)) if self.holder.may_spill else []
-        stored_bytes = sum(batch.nbytes for batch in stored)
-        if stored and stored_bytes >= self.holder.run_bytes_min:
-            self._stored_runs += stored_runs(stored, frontier, self._on, self.holder, writes=False)
-            rest = [batch for batch in batches if not self.holder.is_stored(batch)]
-            table = pa.Table.from_batches(rest, table.schema)
-        for batch in table.to_batches():
+        batches = [batch for batch in tables[name].to_batches() if batch.num_rows]
+        if self._are_stored(batches):
+            of_side = self._on, self.holder
+            self._stored_runs, batches = self._saved_runs.restore(name, tables, *of_side)
+            if self._are_stored(batches):
+                there = list(filter(self.holder.is_stored, batches))
+                self._stored_runs += indexed_runs(there, frontier, *of_side)
+                batches = [batch for batch in batches if not self.holder.is_stored(batch)]
+        table = pa.Table.from_batches(batches, tables[name].schema)
+        for batch in batches:
             self.holder.verify(batch)
         if table.nbytes >= _REFERENCED_MIN and are_mostly_alive(table, frontier):
             loaded = restored_rows(table, frontier, keys, self._on)
@@ -252,6 +261,13 @@ class JoinSide:
         if len(loaded):
             self._runs.append(IndexedRun(loaded, self._open_map()))
         self._keep_to_memory(frontier)
+
+    def _are_stored(self, batches: Sequence[pa.RecordBatch]) -> bool:
+        """Return whether enough bytes of the batches are on scratch for a run."""
+        if not self.holder.may_spill:
+            return False
+        stored = sum(int(batch.nbytes) for batch in batches if self.holder.is_stored(batch))
+        return 0 < stored >= self.holder.run_bytes_min
 
     def renumber(self, keys: KeyIndex, frontier: int) -> None:
         """Assign the codes of a new index to the live rows in memory."""
@@ -294,13 +310,13 @@ class JoinSide:
         if rows_bytes < max(self.holder.run_bytes_min, 1) or not is_due:
             return
         batches = [batch for run in self._runs for batch in self._batches(run.rows)]
-        self._stored_runs += stored_runs(batches, frontier, self._on, self.holder, writes=True)
+        self._stored_runs += written_runs(batches, frontier, self._on, self.holder)
         self._runs, self._free_maps = [], []
         self._report()
 
     def expire(self, frontier: int) -> None:
         """Drop rows with ``ve <= frontier``, once that removes a whole run or half of one."""
-        runs: list[IndexedRun | StoredRun] = [*self._runs, *self._stored_runs]
+        runs: list[IndexedRun | RunIndex] = [*self._runs, *(r.index for r in self._stored_runs)]
         if min((run.half_dead_at for run in runs), default=INF_TIME) > frontier:
             return
         kept: list[IndexedRun] = []
@@ -315,11 +331,15 @@ class JoinSide:
         self._stored_runs = without_dead(self._stored_runs, frontier, self._on, self.holder)
         self._keep_to_memory(frontier)
 
+    def tables(self, name: str) -> dict[str, pa.Table]:
+        """Return the :meth:`table` as ``name``, and the indexes of the rows on scratch."""
+        return {name: self.table(), **self._saved_runs.save(name, self._stored_runs)}
+
     def table(self) -> pa.Table:
         """Return the stored rows, without copies; some are deleted (:func:`restored_rows`)."""
         batches = [batch for run in self._stored_runs for batch in run.batches]
         batches += [batch for run in self._runs for batch in self._batches(run.rows)]
-        return pa.Table.from_batches(batches, schema=self._saved)
+        return pa.Table.from_batches(self._saved_runs.rows.joined(batches), schema=self._saved)
 
     @property
     def _saved(self) -> pa.Schema:
@@ -345,7 +365,7 @@ class JoinSide:
             assert rows.ordinal.max() < self.next_ordinal
         for stored in self._stored_runs:
             stored.check(frontier)
-            assert stored.ve_max > frontier
+            assert stored.index.ve_max > frontier
 
     def _open_map(self) -> CodeMap:
         """Return a code map for a new run, reused if possible."""

@@ -20,22 +20,37 @@ import pyarrow as pa
 from rstream.items.batch import SEQ, VE
 from rstream.items.dictionaries import compact, has_dictionaries, is_dictionary, plain_array
 from rstream.items.hashing import hash_rows
-from rstream.types import MIN_TIME
+from rstream.items.slices import Slices
 from rvertex.events.arrays import numbers
-from rvertex.events.group_scan import heads_of
 from rvertex.operators.joins.max_tree import MaxTree
-from rvertex.state.hash_index import BloomFilter, equal_keys, sorted_hashes
+from rvertex.operators.protocol import INDEX_MARK
+from rvertex.state.hash_index import (
+    Blocks,
+    BloomFilter,
+    HashIndex,
+    equal_keys,
+    order_by_hash,
+    rows_of,
+    sorted_entries,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from rvertex.state.memory import Holder
 
 #: The column with the ordinal. The name is reserved, so no payload column can have it.
 ORDINAL = SEQ
 
-#: A restore sorts the hashes of about this many rows at once, to bound its memory.
+#: Rows of a checkpoint without an index, and of runs that are merged, become runs of about this
+#: many rows, to bound the memory that sorting takes.
 _RUN_ROWS = 1 << 20
+#: Most rows in a run that is written from memory.
+_WRITTEN_ROWS = 1 << 22
+_ENTRIES = pa.schema([("entry", pa.uint64()), ("end", pa.int64())])
+_WORDS = pa.schema([("word", pa.uint64())])
+#: Tables beside the table of a side's rows.
+_RUNS_OF, _ENTRIES_OF, _WORDS_OF = (f"{INDEX_MARK}{n}" for n in ("runs", "entries", "words"))
 
 
 class StoredRows:
@@ -152,14 +167,12 @@ class Probes:
         return len(self.vs)
 
     @cached_property
-    def by_hash(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return (probe, hash, vs) of the probes whose key is not null, sorted by hash."""
+    def hashed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return (probe, hash, vs) of the probes whose key is not null."""
         hashes = hash_rows(self.columns)
         if self._is_null is None:
-            probes = np.argsort(hashes)
-        else:
-            known = np.flatnonzero(~self._is_null)
-            probes = known.take(np.argsort(hashes.take(known)))
+            return np.arange(len(hashes)), hashes, self.vs
+        probes = np.flatnonzero(~self._is_null)
         return probes, hashes.take(probes), self.vs.take(probes)
 
     @cached_property
@@ -178,59 +191,76 @@ class Found(NamedTuple):
     ordinal: np.ndarray
 
 
+class RunIndex(NamedTuple):
+    """The index of a run's rows. A checkpoint has it, too, so a restore reads no row."""
+
+    #: Columns: the sorted entries of a :class:`HashIndex`, and the end of the row of each entry.
+    entries: list[pa.RecordBatch]
+    #: The words of the Bloom filter.
+    words: list[pa.RecordBatch]
+    ve_max: int
+    #: The time from which at least half of the rows are dead.
+    half_dead_at: int
+
+    @classmethod
+    def of(cls, batches: Sequence[pa.RecordBatch], on: Sequence[str], holder: Holder) -> RunIndex:
+        """Index the rows of batches, which are verified."""
+        ends: list[np.ndarray] = []
+        hashes = _hashes(batches, on, holder, ends)
+        entries, bloom = sorted_entries(hashes, sum(batch.num_rows for batch in batches))
+        ve = np.concatenate(ends)
+        columns = [pa.array(entries), pa.array(ve.take(rows_of(entries)))]
+        half = len(ve) // 2
+        return cls(
+            holder.store([pa.RecordBatch.from_arrays(columns, schema=_ENTRIES)]),
+            [pa.RecordBatch.from_arrays([pa.array(bloom.words)], schema=_WORDS)],
+            int(ve.max()),
+            int(np.partition(ve, half)[half]),
+        )
+
+
 class StoredRun:
-    """Immutable rows on scratch, sorted by the hash of their key."""
+    """Immutable rows on scratch, with an index by the hash of their key."""
 
     def __init__(
-        self,
-        rows: StoredRows,
-        hashes: np.ndarray,
-        ve: np.ndarray,
-        on: Sequence[str],
-        holder: Holder,
+        self, batches: Sequence[pa.RecordBatch], index: RunIndex, on: Sequence[str], holder: Holder
     ) -> None:
-        """Index ``rows``, which are not empty and begin with ORDINAL and VE. ``on``: their keys."""
-        assert rows.num_rows == len(hashes) == len(ve) > 0
+        """``batches`` are not empty and begin with ORDINAL and VE. ``on``: their keys."""
         self._on, self._holder = on, holder
-        #: The batches that a checkpoint names. ``rows`` reads slices of them.
-        self.batches = rows.batches
-        self.rows = rows.cut(holder.piece_bytes)
-        self.nbytes = rows.nbytes
-        self.ve_max = int(ve.max())
-        stored = sum(batch.num_rows for batch in rows.batches)
-        # A checkpoint may have rows that were dead already
-        dying = stored // 2 - (stored - len(ve))
-        #: The time from which at least half of the rows in the batches are dead.
-        self.half_dead_at = int(np.partition(ve, dying)[dying]) if dying >= 0 else MIN_TIME
-        self._bloom = BloomFilter(hashes[heads_of(hashes)])
-        self._hashes = holder.store_array(hashes)
-        self._alive = MaxTree(holder.store_array(ve), holder.store_array)
+        #: What a checkpoint names. ``rows`` reads slices of the batches.
+        self.batches, self.index = batches, index
+        self.rows = StoredRows(batches, None, batches[0].schema.names).cut(holder.piece_bytes)
+        self.nbytes = self.rows.nbytes
+        words = np.concatenate([batch.column(0).to_numpy() for batch in index.words])
+        bloom = BloomFilter(words[:0], words)
+        entries, ends = ([batch.column(i).to_numpy() for batch in index.entries] for i in range(2))
+        self._by_hash = HashIndex(entries, bloom)
+        self._ends = Blocks(ends)
+        self._alive = MaxTree(self._ends, holder.store_array)
 
     def __len__(self) -> int:
-        return len(self._hashes)
+        return len(self._ends)
 
     @property
     def memory_bytes(self) -> int:
         """Bytes of the run in memory."""
-        return self._bloom.nbytes
+        return self._by_hash.filter_bytes
 
     def find(self, probes: Probes) -> Found | None:
         """Return the rows with the key of a probe that end after its start.
 
         None if there is none.
         """
-        probe, hashes, vs = probes.by_hash
-        may = np.flatnonzero(self._bloom.may_have(hashes))
-        if len(may) == 0:
-            return None
-        probe, hashes, vs = probe.take(may), hashes.take(may), vs.take(may)
-        lo, hi = (self._hashes.searchsorted(hashes, side) for side in ("left", "right"))
-        there = np.flatnonzero(hi > lo)
+        probe, hashes, vs = probes.hashed
+        needle, first, count = self._by_hash.ranges(hashes)
+        there = np.flatnonzero(count)
         if len(there) == 0:
             return None
-        at, place = self._alive.above(lo.take(there), hi.take(there), vs.take(there))
+        needle, first = needle.take(there), first.take(there)
+        at, number = self._alive.above(first, first + count.take(there), vs.take(needle))
+        place = self._by_hash.rows(number)
         in_order = np.argsort(place, kind="stable")  # read each batch once, from its beginning
-        probe, place = probe.take(there).take(at).take(in_order), place.take(in_order)
+        probe, place = probe.take(needle).take(at).take(in_order), place.take(in_order)
         rows = self.rows.copied(place, self._holder)
         keys = [plain_array(rows.column(name)) for name in self._on]
         wanted = pa.array(probe)
@@ -240,58 +270,103 @@ class StoredRun:
         ends, ordinal = (numbers(rows.column(name)) for name in (VE, ORDINAL))
         return Found(probe, rows, np.arange(len(probe)), ends, ordinal)
 
-    def living(self, frontier: int) -> tuple[StoredRows, np.ndarray, np.ndarray]:
-        """Return the rows that end after ``frontier``, their hashes, and their ends."""
-        at = np.flatnonzero(self._alive.values > frontier)
-        return self.rows.ordered(at), self._hashes.take(at), self._alive.values.take(at)
+    def living(self, frontier: int) -> tuple[StoredRows, np.ndarray]:
+        """Return the rows that end after ``frontier``, sorted by hash, and their entries."""
+        alive = np.flatnonzero(self._ends.whole() > frontier)
+        entries = self._by_hash.entries.take(alive)
+        return self.rows.ordered(rows_of(entries)), entries
 
     def check(self, frontier: int) -> None:
         """Assert the invariants (linear)."""
-        assert (self._hashes[1:] >= self._hashes[:-1]).all()
-        rows = self.rows.whole()
-        assert (hash_rows([rows.column(name) for name in self._on]) == self._hashes).all()
-        assert (numbers(rows.column(VE)) == self._alive.values).all()
-        assert int((self._alive.values <= frontier).sum()) <= len(self) // 2
+        rows, entries = self.rows.whole(), self._by_hash.entries.whole()
+        made, bloom = sorted_entries([hash_rows([rows.column(n) for n in self._on])], len(self))
+        assert (entries == made).all()
+        assert (bloom.words == self._by_hash.bloom.words).all()
+        assert (numbers(rows.column(VE)).take(rows_of(entries)) == self._ends.whole()).all()
+        assert int((self._ends.whole() <= frontier).sum()) <= len(self) // 2
 
 
-def stored_runs(
-    batches: Sequence[pa.RecordBatch],
-    frontier: int,
-    on: Sequence[str],
-    holder: Holder,
-    *,
-    writes: bool,
+def written_runs(
+    batches: Sequence[pa.RecordBatch], frontier: int, on: Sequence[str], holder: Holder
 ) -> Iterator[StoredRun]:
-    """Yield runs of the rows that end after ``frontier``, sorted by hash.
+    """Write the rows that end after ``frontier`` to scratch, sorted by hash; yield their runs.
 
-    The batches have ORDINAL and VE. ``writes``: write the rows to scratch, as one run; otherwise
-    the batches are there already.
+    The batches have ORDINAL and VE.
     """
-    group: list[pa.RecordBatch] = []
-    for i, batch in enumerate(batches):
-        group.append(batch)
-        is_last = i + 1 == len(batches)
-        if not is_last and (writes or sum(b.num_rows for b in group) < _RUN_ROWS):
-            continue
-        pairs = zip(*_numbers_of(group, on, holder), strict=True)
-        # Join few arrays at a time, since the budget is exceeded already
-        hashes, ve = map(np.concatenate, pairs)
-        alive = np.flatnonzero(ve > frontier)
-        if len(alive) < len(ve):
-            hashes, ve = hashes.take(alive), ve.take(alive)
-        # A stable sort gives the same order of equal hashes on every processor
-        hashes, order = sorted_hashes(hashes)
-        ve = ve.take(order)
-        at = order if len(alive) == sum(b.num_rows for b in group) else alive.take(order)
-        del alive, order
-        rows = StoredRows(group, at, batch.schema.names)
-        if len(at) and writes:
-            yield _written(rows, hashes, ve, on, holder)
-        elif len(at):
-            is_all = np.array_equal(at, np.arange(sum(b.num_rows for b in group)))
-            known = None if is_all else holder.store_array(at)
-            yield StoredRun(StoredRows(group, known, rows.names), hashes, ve, on, holder)
-        group = []
+    pieces = [
+        batch.slice(lo, _WRITTEN_ROWS)
+        for batch in batches
+        for lo in range(0, batch.num_rows, _WRITTEN_ROWS)
+    ]
+    for group in _grouped(pieces, _WRITTEN_ROWS):
+        ends: list[np.ndarray] = []
+        rows = sum(batch.num_rows for batch in group)
+        entries, _ = sorted_entries(_hashes(group, on, holder, ends), rows)
+        order = rows_of(entries)
+        order = order[np.concatenate(ends).take(order) > frontier]
+        if len(order):
+            yield _written(StoredRows(group, order, group[0].schema.names), on, holder)
+
+
+def indexed_runs(
+    batches: Sequence[pa.RecordBatch], frontier: int, on: Sequence[str], holder: Holder
+) -> list[StoredRun]:
+    """Return runs of batches that are on scratch, as a checkpoint without an index has them."""
+    runs = [
+        StoredRun(group, RunIndex.of(group, on, holder), on, holder)
+        for group in _grouped(batches, _RUN_ROWS)
+    ]
+    return [run for run in runs if run.index.ve_max > frontier]
+
+
+class StoredRuns:
+    """Saves and restores the runs of a side, in tables beside the table ``name`` of its rows.
+
+    Runs may share a batch of the restored checkpoint. They get slices of it. If the slices are
+    still consecutive in the next checkpoint, it has the batch again, which is not uploaded.
+    """
+
+    def __init__(self) -> None:
+        #: Of the batches of rows, and of the indexes.
+        self.rows, self._entries, self._words = Slices(), Slices(), Slices()
+
+    def save(self, name: str, runs: Sequence[StoredRun]) -> dict[str, pa.Table]:
+        """Return the tables of the indexes; none if there is no run."""
+        if not runs:
+            return {}
+        indexes = [run.index for run in runs]
+        entries = self._entries.joined([batch for index in indexes for batch in index.entries])
+        words = self._words.joined([batch for index in indexes for batch in index.words])
+        lengths = {
+            "rows": [len(run) for run in runs],
+            "words": [sum(batch.num_rows for batch in index.words) for index in indexes],
+            "ve_max": [index.ve_max for index in indexes],
+            "half_dead_at": [index.half_dead_at for index in indexes],
+        }
+        return {
+            name + _RUNS_OF: pa.table({n: pa.array(v, pa.int64()) for n, v in lengths.items()}),
+            name + _ENTRIES_OF: pa.Table.from_batches(entries, _ENTRIES),
+            name + _WORDS_OF: pa.Table.from_batches(words, _WORDS),
+        }
+
+    def restore(
+        self, name: str, tables: Mapping[str, pa.Table], on: Sequence[str], holder: Holder
+    ) -> tuple[list[StoredRun], list[pa.RecordBatch]]:
+        """Return the runs of saved tables, without reading a row; and the batches of other rows."""
+        batches = [batch for batch in tables[name].to_batches() if batch.num_rows]
+        if name + _RUNS_OF not in tables:
+            return [], batches
+        lengths = tables[name + _RUNS_OF].to_pylist()
+        rows = [run["rows"] for run in lengths]
+        *of_runs, others = self.rows.cut(batches, rows)
+        *entries, _ = self._entries.cut(tables[name + _ENTRIES_OF].to_batches(), rows)
+        counts = [run["words"] for run in lengths]
+        *words, _ = self._words.cut(tables[name + _WORDS_OF].to_batches(), counts)
+        runs = [
+            StoredRun(b, RunIndex(e, w, run["ve_max"], run["half_dead_at"]), on, holder)
+            for b, e, w, run in holder.read_once(zip(of_runs, entries, words, lengths, strict=True))
+        ]
+        return runs, others
 
 
 def without_dead(
@@ -301,12 +376,12 @@ def without_dead(
 
     Without that, a single row that never ends would keep its run forever.
     """
-    if all(run.half_dead_at > frontier for run in runs):
+    if all(run.index.half_dead_at > frontier for run in runs):
         return list(runs)
     kept: list[StoredRun] = []
     groups: list[list[StoredRun]] = [[]]
     for run in runs:
-        if run.half_dead_at > frontier and 2 * run.nbytes >= holder.run_bytes_min:
+        if run.index.half_dead_at > frontier and 2 * run.nbytes >= holder.run_bytes_min:
             kept.append(run)
             continue
         if groups[-1] and sum(map(len, groups[-1])) + len(run) > _RUN_ROWS:
@@ -323,16 +398,11 @@ def _merged(
 
     None: no rows.
     """
-    if len(runs) == 1 and runs[0].half_dead_at > frontier:
+    if len(runs) == 1 and runs[0].index.half_dead_at > frontier:
         return runs[0]
-    parts = [run.living(frontier) for run in runs]
-    rows, hashes, ve = parts[0]
-    if len(parts) > 1:
-        rows = StoredRows.joined([part[0] for part in parts])
-        hashes, ve = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
-        hashes, order = sorted_hashes(hashes)
-        rows, ve = rows.ordered(order), ve.take(order)
-    return _written(rows, hashes, ve, on, holder) if len(hashes) else None
+    rows, entries = zip(*(run.living(frontier) for run in runs), strict=True)
+    order = order_by_hash(np.concatenate(entries))
+    return _written(StoredRows.joined(rows).ordered(order), on, holder) if len(order) else None
 
 
 def _rows_bytes(batch: pa.RecordBatch) -> int:
@@ -361,18 +431,29 @@ def _without_unused(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
-def _numbers_of(
-    batches: Sequence[pa.RecordBatch], on: Sequence[str], holder: Holder
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield, per batch, the hashes of the keys and the ends, both verified."""
-    for batch in batches:
+def _hashes(
+    batches: Sequence[pa.RecordBatch], on: Sequence[str], holder: Holder, ends: list[np.ndarray]
+) -> Iterator[np.ndarray]:
+    """Yield, per batch, the hashes of the keys, and append the ends to ``ends``; all verified."""
+    for batch in holder.read_once(batches):
         holder.verify(batch.select([*on, VE]))
-        yield hash_rows([batch.column(name) for name in on]), numbers(batch.column(VE))
+        ends.append(numbers(batch.column(VE)))
+        yield hash_rows([batch.column(name) for name in on])
 
 
-def _written(
-    rows: StoredRows, hashes: np.ndarray, ve: np.ndarray, on: Sequence[str], holder: Holder
-) -> StoredRun:
+def _grouped(batches: Sequence[pa.RecordBatch], rows_max: int) -> Iterator[list[pa.RecordBatch]]:
+    """Yield consecutive batches with about ``rows_max`` rows, or one batch with more."""
+    group: list[pa.RecordBatch] = []
+    for batch in batches:
+        if group and sum(b.num_rows for b in group) + batch.num_rows > rows_max:
+            yield group
+            group = []
+        group.append(batch)
+    if group:
+        yield group
+
+
+def _written(rows: StoredRows, on: Sequence[str], holder: Holder) -> StoredRun:
     """Write rows to scratch, piece by piece."""
     count = rows.num_rows
     part = sum(batch.num_rows for batch in rows.batches)
@@ -381,4 +462,4 @@ def _written(
         holder.store([rows.copied(np.arange(lo, min(lo + at_once, count)), holder)])[0]
         for lo in range(0, count, at_once)
     ]
-    return StoredRun(StoredRows(blocks, None, rows.names), hashes, ve, on, holder)
+    return StoredRun(blocks, RunIndex.of(blocks, on, holder), on, holder)

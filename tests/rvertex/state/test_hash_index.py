@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rvertex.state.hash_index import BloomFilter, HashIndex, equal_keys, sorted_hashes
+from rvertex.state.hash_index import BloomFilter, HashIndex, equal_keys
 
 
 def drawn(rows: int, hashes: int, seed: int = 0, vertices: int = 1) -> np.ndarray:
@@ -30,9 +30,14 @@ def test_an_empty_filter_has_nothing() -> None:
 
 def test_every_pair_of_one_hash_is_a_candidate() -> None:
     rows, wanted = drawn(500, 60), np.append(drawn(80, 60), drawn(80, 60, seed=3))
-    positions, found = HashIndex.of(np.split(rows, [100, 300]), len(rows), list).candidates(wanted)
+    whole = HashIndex.of(np.split(rows, [100, 300]), len(rows), list)
+    in_blocks = HashIndex(np.split(whole.entries.whole(), [1, 200, 203]), whole.bloom)
     expected = [(i, k) for i, h in enumerate(wanted) for k in np.flatnonzero(rows == h)]
-    assert sorted(zip(positions.tolist(), found.tolist(), strict=True)) == expected
+    for index in (whole, in_blocks):
+        positions, found = index.candidates(wanted)
+        assert sorted(zip(positions.tolist(), found.tolist(), strict=True)) == expected
+    at = np.random.default_rng(5).integers(0, len(rows), 70)
+    assert (in_blocks.entries.take(at) == whole.entries.take(at)).all()
     assert expected
 
 
@@ -49,17 +54,3 @@ def test_keys_of_every_kind_are_compared() -> None:
     assert equal_keys([nulls], [nulls]).all()
     half = [pa.array(np.array([1.0, np.nan], np.float16))]
     assert equal_keys(half, half).all()
-
-
-@pytest.mark.parametrize("spread", [1, 2**20, 2**40, 2**52, 2**64])
-@pytest.mark.parametrize("rows", [0, 1, 2, 30, 5_000])
-def test_hashes_are_sorted_stably(rows: int, spread: int) -> None:
-    """Also if they differ only in the lowest bits, or in their highest."""
-    rng = np.random.default_rng(rows)
-    drawn_hashes = rng.integers(2**64 - spread, 2**64 - 1, rows, np.uint64, endpoint=True)
-    near = np.array([0, 2**64 - 1], np.uint64) if rows > 1 else np.empty(0, np.uint64)
-    for hashes in (drawn_hashes, np.concatenate([near, drawn_hashes, drawn_hashes])):
-        in_order, order = sorted_hashes(hashes)
-        expected = np.argsort(hashes, kind="stable")
-        assert np.array_equal(order, expected)
-        assert np.array_equal(in_order, hashes.take(expected))

@@ -163,7 +163,7 @@ def test_a_side_is_restored_by_reference(
         keys = KeyIndex([pa.int64()])
         again = JoinSide(STORED, ["k"], memory)
         again.next_ordinal = side.next_ordinal
-        again.load(table, 10, keys)
+        again.load("rows", {"rows": table}, 10, keys)
         assert (len(keys) == 0) == is_stored, "keys on scratch have no codes"
         assert again.table().to_batches() == [b for b in table.to_batches() if b.num_rows]
         first, second = (t.column("k").chunk(0).buffers()[1] for t in (table, again.table()))
@@ -182,6 +182,41 @@ def test_a_side_is_restored_by_reference(
         assert sorted(pairs_found) == scanned(alive, probes, vs)
         again.expire(10**6)
         assert len(again) == 0
+
+
+def test_a_checkpoint_has_the_index_of_rows_on_scratch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs share the batches of a checkpoint, and the next checkpoint has the same batches."""
+    monkeypatch.setattr("rvertex.state.memory.RUN_BYTES_MIN", 1)
+    memory, rng = StateMemory(0, Scratch(str(tmp_path))), np.random.default_rng(3)
+    side, everything = JoinSide(STORED, ["k"], memory), list[tuple[int, int, int]]()
+    for frontier in range(0, 60, 10):
+        codes, first = rng.integers(0, 50, 40), side.next_ordinal
+        ve = frontier + rng.integers(1, 90, len(codes))
+        side.insert(rows_of(codes, ve, first), frontier)
+        everything += zip(codes.tolist(), ve.tolist(), range(first, first + 40), strict=True)
+        side.next_ordinal += len(codes)
+        side.expire(frontier)
+        tables = {
+            name: pa.Table.from_batches(memory.store(table.combine_chunks().to_batches()))
+            for name, table in side.tables("rows").items()
+        }
+        side, keys = JoinSide(STORED, ["k"], memory), KeyIndex([pa.int64()])
+        side.next_ordinal = first + 40
+        side.load("rows", tables, frontier, keys)
+        side.check(frontier)
+        assert side.rows_in_memory == 0
+        again = side.tables("rows")
+        assert again == tables
+        for name in tables.keys() - {"rows#runs"}:
+            before, after = (t[name].to_batches()[0].column(0) for t in (tables, again))
+            assert before.buffers()[1].address == after.buffers()[1].address
+            assert len(again[name].to_batches()) == 1, "the batch, instead of its slices"
+        probes, vs = rng.integers(0, 55, 60), np.sort(frontier + rng.integers(0, 80, 60))
+        alive = [row for row in everything if row[1] > frontier]
+        assert found(side, probes, vs) == scanned(alive, probes, vs)
+    assert side.runs > 1
 
 
 def test_keys_with_the_hash_of_another_key_do_not_match(
@@ -247,9 +282,9 @@ def test_what_remains_of_runs_on_scratch_is_merged(
         assert side.table().num_rows <= 2 * len(everything) + side.runs
         assert side.runs <= 8, "5 with living rows, and 120 endless rows of 24 bytes in 3"
         if step in (9, 11, 49):
-            table, side = side.table(), JoinSide(STORED, ["k"], memory)
+            table, side = side.tables("rows"), JoinSide(STORED, ["k"], memory)
             side.next_ordinal = first + 100
-            side.load(table, frontier, KeyIndex([pa.int64()]))
+            side.load("rows", table, frontier, KeyIndex([pa.int64()]))
             assert side.rows_in_memory == 0 < side.holder.used_bytes
     probes, vs = np.arange(90, 100), np.full(10, frontier)
     assert found(side, probes, vs) == scanned(everything, probes, vs)
@@ -264,7 +299,7 @@ def test_dead_rows_of_a_restored_run_count(
     memory = StateMemory(0, Scratch(str(tmp_path)))
     side, again = JoinSide(STORED, ["k"], memory), JoinSide(STORED, ["k"], memory)
     side.insert(rows_of(np.arange(100), 1 + np.arange(100), 0), 0)
-    again.load(side.table(), restored_at, KeyIndex([pa.int64()]))
+    again.load("rows", {"rows": side.table()}, restored_at, KeyIndex([pa.int64()]))
     again.expire(frontier)
     assert again.table().num_rows == len(again) == 100 - frontier
 
