@@ -349,7 +349,8 @@ def test_an_idle_connection_ends_at_once_with_its_server(
         call = UnixSocketCall(path, hello())
         stream.append(rows(0, 1))
         assert read(call, 1) == [0], "its thread runs"
-        (thread,) = server._threads
+        with server._lock:  # held from the start of a thread until it is in the dictionary
+            (thread,) = server._threads
         server.shutdown()
         assert not thread.is_alive()
         call.close()
