@@ -15,6 +15,7 @@ LINTED := $(CODE) streamscope tests examples benchmarks docs
 # tests that follow each other, so a fixture of a file is made once; idle workers take over.
 PYTEST_OPTIONS := -q --max-worker-restart=0
 PYTEST := $(BIN)/python -m pytest $(PYTEST_OPTIONS)
+SECOND_RUN := $(BIN)/python -m tests.support.second_run $(PYTEST_OPTIONS)
 PARALLEL := --dist worksteal
 # Tests wait for disks, and for processes that start, die and are missed: three for two cores. Most
 # slow tests wait for hosts, brokers and time-outs: five for two cores.
@@ -55,7 +56,7 @@ live: setup  ## flights as they happen: broker, live job, failures, exactly-once
 
 test: setup  ## everything: lint, types, all tests
 	$(MAKE) -j 2 lint fast
-	DEPTH=$(SLOW_DEPTH) $(BIN)/python -m tests.support.second_run $(PYTEST_OPTIONS) -n $(SLOW_WORKERS) $(PARALLEL) -m "spark or slow"
+	DEPTH=$(SLOW_DEPTH) $(SECOND_RUN) -n $(SLOW_WORKERS) $(PARALLEL) -m "spark or slow"
 
 check: $(STAMP) lint fast  ## the fast part: lint, types, tests without Spark
 
@@ -169,7 +170,7 @@ lint: $(STAMP)
 	$(BIN)/mypy --explicit-package-bases streamscope
 
 fast: $(STAMP)
-	DEPTH=$(FAST_DEPTH) $(PYTEST) -n $(WORKERS) $(PARALLEL) -m "not spark and not slow"
+	DEPTH=$(FAST_DEPTH) $(SECOND_RUN) -n $(WORKERS) $(PARALLEL) -m "not spark and not slow"
 
 java:
 	@if [ -n "$$JAVA_HOME" ]; then java="$$JAVA_HOME/bin/java"; else java=java; fi; \

@@ -1,7 +1,7 @@
 """Run pytest, and what failed once more: ``python -m tests.support.second_run OPTIONS``.
 
-Slow tests start hosts, brokers and databases, several at a time on few cores. A test that fails
-beside others may depend on the speed of the machine only. So up to :data:`AGAIN_MAX` failed tests
+Tests start threads, hosts and brokers, several at a time on few cores. A test that fails beside
+others may depend on the speed of the machine only. So up to :data:`AGAIN_MAX` failed tests
 run again, one after another. Those that pass then do not fail the run, but the last lines name
 them. Each of them is a defect, of the test or of the product.
 """
