@@ -28,10 +28,12 @@ from rvertex.events.ordering import stable_order
 from rvertex.keys.sort_keys import is_packable, packed_keys, sorted_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from rvertex.state.memory import Holder
 
+#: The table of the rows on scratch, in a saved state.
+RUNS = "runs"
 #: Number of rows in a block, that is, between two fences.
 BLOCK_ROWS = 1 << 14
 #: The fractional parts of this number's multiples are spread evenly.
@@ -59,6 +61,8 @@ class SortedRun:
     blocks: Sequence[pa.RecordBatch]
     level: int = 0
     number: int = 0
+    #: Verifies rows of a block before they are read; see :mod:`rvertex.state.unverified`.
+    verify: Callable[[pa.RecordBatch, np.ndarray], None] | None = None
     #: The key of the first row of each block.
     fences: list[Place] = field(default_factory=list)
     #: The key of one row of each block. Runs with the same keys have about the same fences. But
@@ -69,19 +73,26 @@ class SortedRun:
 
     def __post_init__(self) -> None:
         self.blocks = [block for block in self.blocks if block.num_rows]
-        self.fences = [place_of(self._keys(block), 0) for block in self.blocks]
+        self.fences = [self._place(block, 0) for block in self.blocks]
         part = self.number * _GOLDEN % 1
-        rows = (int(part * block.num_rows) for block in self.blocks)
-        pairs = zip(self.blocks, rows, strict=True)
-        self.samples = [place_of(self._keys(block), row) for block, row in pairs]
+        self.samples = [self._place(block, int(part * block.num_rows)) for block in self.blocks]
         counts = (block.num_rows for block in self.blocks)
         self.starts = [0, *itertools.accumulate(counts)]
 
     def __len__(self) -> int:
         return self.starts[-1]
 
-    def _keys(self, block: pa.RecordBatch) -> list[pa.Array]:
-        return [block.column(name) for name in self.names]
+    def _place(self, block: pa.RecordBatch, row: int) -> Place:
+        return place_of(self._keys(block.slice(row, 1)), 0)
+
+    def _keys(self, rows: pa.RecordBatch) -> list[pa.Array]:
+        keys: list[pa.Array] = self._verified(rows.select(self.names)).columns
+        return keys
+
+    def _verified(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        if self.verify is not None:
+            self.verify(rows, np.arange(rows.num_rows))
+        return rows
 
     def first_at(self, place: Place) -> int:
         """Return the number of the first row whose key is at or after ``place``."""
@@ -101,7 +112,7 @@ class SortedRun:
         while lo < hi:  # ends: every block has a row
             start = self.starts[at]
             count = min(hi, self.starts[at + 1]) - lo
-            yield self.blocks[at].slice(lo - start, count)
+            yield self._verified(self.blocks[at].slice(lo - start, count))
             lo, at = lo + count, at + 1
 
 
@@ -173,7 +184,7 @@ class KeyRuns:
             tables["gathered"] = pa.Table.from_batches(self._gathered)
         if self._runs:
             later = [b for run in self._runs[self._restored_runs :] for b in run.blocks]
-            tables["runs"] = pa.Table.from_batches([*self._restored, *later])
+            tables[RUNS] = pa.Table.from_batches([*self._restored, *later])
         lengths = pa.array([len(run) for run in self._runs], pa.int64())
         levels = pa.array([run.level for run in self._runs], pa.int64())
         return tables | {"lengths": pa.table({"rows": lengths, "level": levels})}
@@ -188,12 +199,13 @@ class KeyRuns:
         lengths = tables["lengths"]
         at = 0
         for row in lengths.to_pylist():
-            blocks = tables["runs"].slice(at, row["rows"]).to_batches(max_chunksize=BLOCK_ROWS)
-            run = SortedRun(self._names, blocks, row["level"], number=len(self._runs))
+            blocks = tables[RUNS].slice(at, row["rows"]).to_batches(max_chunksize=BLOCK_ROWS)
+            number, verify = len(self._runs), self._holder.verify
+            run = SortedRun(self._names, blocks, row["level"], number, verify)
             self._runs.append(run)
             at += row["rows"]
         self._restored_runs = len(self._runs)
-        self._restored = tables["runs"].to_batches() if self._runs else []
+        self._restored = tables[RUNS].to_batches() if self._runs else []
 
     def _sorted_blocks(self) -> list[pa.RecordBatch]:
         """Return the gathered rows, sorted by key, and remove them."""

@@ -56,6 +56,16 @@ class _Part:
         self.done[:] = True
 
 
+class EndOfName:
+    """Contains all names of tables with this end, in any part of an operator's state."""
+
+    def __init__(self, end: str) -> None:
+        self._end = end
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.endswith(self._end)
+
+
 class Unverified:
     """The parts that were not verified yet."""
 
@@ -94,7 +104,8 @@ class Unverified:
     def verify_tables(self, tables: Mapping[str, pa.Table], reader: object) -> None:
         """Verify the tables that an operator loads.
 
-        The attribute ``verified_when_read`` names tables that the operator itself verifies.
+        The attribute ``verified_when_read`` contains the names of tables that the operator itself
+        verifies.
         """
         later = getattr(reader, "verified_when_read", ())
         for name, table in tables.items():

@@ -31,8 +31,9 @@ from rvertex.operators.windows.panes.near_groups import (
     update_all,
 )
 from rvertex.state import memory
-from rvertex.state.key_runs import KeyRuns, SortedColumns, in_key_order
+from rvertex.state.key_runs import RUNS, KeyRuns, SortedColumns, in_key_order
 from rvertex.state.memory import UNLIMITED, held_bytes
+from rvertex.state.unverified import EndOfName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 _TOGETHER_ROWS = 1024
 #: Name prefixes of saved tables.
 NEAR, OVERFLOW = "near.", "overflow."
+#: Tables of open groups that are verified when they are read.
+VERIFIED_WHEN_READ = EndOfName(f"{OVERFLOW}{RUNS}")
 #: Bytes per group that sorting the keys of a closing window takes: copies of the key, the order.
 _CLOSING_BYTES = 48
 #: Rows between two memory measurements: this number, or one per 1024 bytes of groups if that is

@@ -31,7 +31,7 @@ from rvertex.operators.horizon import sum_us
 from rvertex.operators.protocol import OperatorState, held_tables, in_pieces, whole
 from rvertex.operators.windows.arithmetic import Windows
 from rvertex.operators.windows.gather import ByOverlap, ByStart, WindowGather
-from rvertex.operators.windows.grouping import Grouping, key_types
+from rvertex.operators.windows.grouping import VERIFIED_WHEN_READ, Grouping, key_types
 from rvertex.operators.windows.panes.pane_aggregate import PaneAggregate
 from rvertex.operators.windows.panes.row_lifetimes import PaneLifetimes
 from rvertex.operators.windows.sliding import SlidingWindows, sliding_lanes
@@ -277,6 +277,9 @@ def merging(
 
 class TwoPhases:
     """Runs two operators, one after the other."""
+
+    #: See :mod:`rvertex.state.unverified`.
+    verified_when_read: ClassVar = VERIFIED_WHEN_READ
 
     def __init__(self, partial: Operator, final: Operator) -> None:
         self._partial = partial

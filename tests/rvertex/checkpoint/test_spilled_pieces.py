@@ -151,3 +151,39 @@ def test_a_changed_part_is_not_mapped(tmp_path: Path) -> None:
     memory = StateMemory(0, Scratch(str(tmp_path)))
     with pytest.raises(CorruptCheckpointError, match=part.name):
         read_checkpoint(open_store(f"file://{tmp_path}"), NAME, SPEC, memory)
+
+
+def test_a_window_verifies_rows_when_it_closes(tmp_path: Path) -> None:
+    operator = written(tmp_path)
+    part = max((tmp_path / "c" / "parts").iterdir(), key=lambda path: path.stat().st_size)
+    schema = pa.schema([("_vs", pa.int64()), ("_ve", pa.int64()), *PAYLOAD])
+    end = Run(pa.RecordBatch.from_pylist([], schema=schema), np.array([SIZE]))
+
+    def restored() -> Any:
+        memory = StateMemory(0, Scratch(str(tmp_path)))
+        store = open_store(f"file://{tmp_path}")
+        loaded = read_checkpoint(store, NAME, SPEC, memory, verifies_later=True)
+        (state,), memory.unverified = loaded.snapshot.states, loaded.unverified
+        again = opened(memory)
+        loaded.unverified.verify_tables(state.tables, again)
+        again.load(state)
+        feed(again, 7 * ROWS)
+        assert len(loaded.unverified) > 0
+        return again
+
+    change(part)
+    damaged, mended = restored(), restored()
+    with pytest.raises(CorruptCheckpointError, match=part.name):
+        damaged.process([end])
+    change(part)
+    feed(operator, 7 * ROWS)
+    assert mended.process([end]).events.equals(operator.process([end]).events)
+
+
+def change(part: Path) -> None:
+    """Invert a byte of the last column, or mend it."""
+    with part.open("r+b") as file:  # the same file, which is mapped
+        file.seek(part.stat().st_size * 7 // 8)
+        (byte,) = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([255 - byte]))

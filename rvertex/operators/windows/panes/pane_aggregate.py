@@ -29,7 +29,12 @@ from rvertex.events.reorder_buffer import concatenated
 from rvertex.events.run import Run, concat, growing, pieces_of
 from rvertex.operators.protocol import OperatorState
 from rvertex.operators.windows.arithmetic import floor_divided
-from rvertex.operators.windows.grouping import Grouping, OpenGroups, closed_groups
+from rvertex.operators.windows.grouping import (
+    VERIFIED_WHEN_READ,
+    Grouping,
+    OpenGroups,
+    closed_groups,
+)
 from rvertex.state.memory import UNLIMITED
 
 if TYPE_CHECKING:
@@ -64,6 +69,9 @@ class PaneAggregate:
 
     ``events_close_panes``: events arrive in order of ``vs``, so an event closes all earlier panes.
     """
+
+    #: See :mod:`rvertex.state.unverified`.
+    verified_when_read: ClassVar = VERIFIED_WHEN_READ
 
     def __init__(
         self, lifetimes: RowLifetimes, grouping: Grouping, *, events_close_panes: bool
