@@ -139,6 +139,11 @@ class Productions:
         ):
             self._announce()
 
+    @property
+    def lacks_entry(self) -> bool:
+        """Whether a checkpoint is requested, and no step was stored since the last one."""
+        return self._is_requested and not self._since and self._written is None
+
     def close(self) -> None:
         """Store no further entries."""
         self._is_closed = True

@@ -28,6 +28,7 @@ from rvertex.host.log_feed import LogFeed
 from rvertex.messages import ItemsLost, TakeCheckpoint, VertexFinished, VertexProgress
 from rvertex.sources.readers import open_reader
 from rvertex.state.memory import give_back
+from rvertex.vertex.rvertex import StepResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from rvertex.host.environment import HostEnvironment
     from rvertex.host.opening import PreparedInstance
     from rvertex.sources.readers import SourceReader
-    from rvertex.vertex.rvertex import StepResult
 
 
 class VertexRunner:
@@ -136,6 +136,8 @@ class VertexRunner:
         is_over = self._has_executed and self.last_checkpoint.poll(self._take_last)
         if not (self.vertex.is_replaying or self.vertex.has_more):
             self.checkpoints.poll(self.vertex.consumed)
+            if self._has_executed and self._store_state():
+                return True
         self._has_room = not is_over and all(stream.has_room() for stream in self.outputs)
         if not self._has_room:
             return False
@@ -160,9 +162,23 @@ class VertexRunner:
         if held is None:
             self._write(result)
         else:
-            self._held = held, result
-            held.add_done_callback(lambda _: self._env.wake())
+            self._hold(held, result)
         return True
+
+    def _store_state(self) -> bool:
+        """Store the state of an idle strong vertex if a checkpoint is requested.
+
+        A stop and a savepoint would wait for its next step.
+        """
+        if not (isinstance(self.checkpoints, Productions) and self.checkpoints.lacks_entry):
+            return False
+        nothing = StepResult((None,) * len(self.outputs))
+        self._hold(self.checkpoints.hold(nothing), nothing)
+        return True
+
+    def _hold(self, stored: Future[Production] | Future[str], result: StepResult) -> None:
+        self._held = stored, result
+        stored.add_done_callback(lambda _: self._env.wake())
 
     def _release(self) -> bool:
         """Write the outputs of the waiting step, once its journal entry is durable.

@@ -32,7 +32,7 @@ from rvertex.events.run import Run
 from rvertex.host.environment import HostEnvironment, HostLimits
 from rvertex.host.opening import prepare_instance
 from rvertex.host.runner import VertexRunner
-from rvertex.messages import CheckpointTaken, VertexFinished
+from rvertex.messages import CheckpointTaken, TakeCheckpoint, VertexFinished
 from rvertex.operators.protocol import OperatorState, Stateless
 from rvertex.operators.user.apply import Apply
 from rvertex.operators.user.transform import UserOperator
@@ -399,6 +399,30 @@ def test_no_row_is_awaited_while_a_step_is_held(spec: VertexSpec) -> None:
     assert instance.wakes > wakes
     assert runner.poll()
     assert runner.wait_s == 0, "the next rows are due"
+
+
+@pytest.mark.parametrize("due_us", [0, 9_000])
+def test_an_idle_vertex_takes_each_requested_checkpoint(due_us: int) -> None:
+    """It waited for the next step, and a stop waited for it, although its last step was stored."""
+    world = World(STRONG, pace=0.001)
+    world.clock.advance(due_us)  # later rows are not due
+
+    def idle() -> None:
+        for _ in range(20):
+            world.act(0)
+            world.act(1)
+
+    idle()
+    for count in (1, 2, 3):
+        assert world.newest is not None
+        world.newest.runner.take_checkpoint(TakeCheckpoint("h1", "v", 1, holds=count == 3))
+        idle()
+        taken = world.checkpoints[count - 1 :]
+        assert [(one.asked, one.is_last) for one in taken] == [(True, count == 3)]
+        assert taken[0].outputs == world.newest.runner.progress().outputs
+    assert len({one.name for one in world.checkpoints}) == 3
+    world.start()
+    world.finish()
 
 
 @pytest.mark.parametrize("spec", [LOGGED, STRONG], ids=["logged", "strong"])
