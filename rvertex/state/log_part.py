@@ -242,9 +242,13 @@ def _keys_at(
     holder: Holder,
 ) -> pa.RecordBatch:
     """Return the keys of ``rows[members]``; ``bounds``: the first row of each part in ``rows``."""
-    place = np.empty(len(members), np.int64)
     of_part = bounds.searchsorted(members, side="right") - 1
-    in_order = np.lexsort((rows[members], of_part))
+    # A plain sort of packed integers takes a third of the time of a sort by two columns
+    packed = of_part.astype(np.uint64) << ROW_BITS | rows[members].view(np.uint64)
+    packed = packed << ROW_BITS | np.arange(len(members), dtype=np.uint64)
+    packed.sort()
+    in_order = (packed & ROW_MASK).view(np.int64)
+    place = np.empty(len(members), np.int64)
     place[in_order] = np.arange(len(members))
     of_part = of_part[in_order]
     batches = [

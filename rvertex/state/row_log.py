@@ -142,28 +142,38 @@ class RowLog:
             left -= high - low
             self._compared_until = high % HASHES
 
-    def find(self, columns: Sequence[pa.Array], *, hold: bool = True) -> list[pa.RecordBatch]:
-        """Return the current rows of these keys that are not held, in any order.
-
-        With ``hold`` they are held afterwards.
-        """
+    def find(self, columns: Sequence[pa.Array]) -> list[pa.RecordBatch]:
+        """Return the current rows of these keys that are not held, in any order; hold them."""
         found = []
         for part, candidates, _, at in self._matches(columns):
             rows = np.flatnonzero(heads_of(at))
-            if hold:
-                part.hold(at[rows])
+            part.hold(at[rows])
             found.append(candidates if len(rows) == len(at) else candidates.take(pa.array(rows)))
         return found
 
+    def newest(
+        self, columns: Sequence[pa.Array], names: Sequence[str] | None = None
+    ) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
+        """Yield each key's newest current row that is not held.
+
+        Yields rows, with the columns ``names``, and the positions of their keys in ``columns``. A
+        key that is in ``columns`` twice has its row twice.
+        """
+        names = None if names is None else [*self._keys, *names]
+        for _, candidates, needle, _ in self._matches(columns, names, newest=True):
+            rows = np.full(len(columns[0]), -1)
+            rows[needle] = np.arange(len(needle))  # of several rows in a part, the last counts
+            rows = rows[rows >= 0]
+            yield candidates.take(pa.array(rows)), needle[rows]
+
     def look_up(self, columns: Sequence[pa.Array], name: str, missing: int) -> np.ndarray:
-        """Return the int64 column ``name`` of each key's newest current row that is not held.
+        """Return the int64 column ``name`` of the rows of :meth:`newest`.
 
         The result is int64[n], ``missing`` for a key without such a row.
         """
         values = np.full(len(columns[0]), missing, np.int64)
-        names = [*self._keys, name]
-        for _, candidates, needle, _ in self._matches(columns, names):  # oldest first
-            values[needle] = candidates.column(name).to_numpy()
+        for rows, needle in self.newest(columns, [name]):
+            values[needle] = rows.column(name).to_numpy()
         return values
 
     def free_among(self, numbers: np.ndarray) -> np.ndarray:
@@ -314,23 +324,28 @@ class RowLog:
             self.next_number = int(self._parts[-1].numbers(np.array([count - 1]))[0]) + 1
 
     def _matches(
-        self, columns: Sequence[pa.Array], names: Sequence[str] | None = None
+        self,
+        columns: Sequence[pa.Array],
+        names: Sequence[str] | None = None,
+        *,
+        newest: bool = False,
     ) -> Iterator[tuple[LogPart, pa.RecordBatch, np.ndarray, np.ndarray]]:
-        """Yield each part with current rows of these keys that are not held, oldest first.
+        """Yield each part with current rows of these keys that are not held.
 
-        With each part: the positions of the rows' keys in ``columns``, and the rows' positions in
-        the part. A key that is in ``columns`` twice has its rows twice.
+        With each part: the positions of the rows' keys in ``columns``, and the rows' increasing
+        positions in the part. A key that is in ``columns`` twice has its rows twice. ``newest``:
+        only for each key the rows of the newest part with such rows, newest part first.
         """
         if not self.free_rows or not len(columns[0]):
             return
         columns = [plain_array(column) for column in columns]
-        hashes = hash_rows(columns)
-        for part in self.holder.read_once(self._parts):
+        hashes, open_keys = hash_rows(columns), np.arange(len(columns[0]))
+        for part in self.holder.read_once(self._parts[::-1] if newest else self._parts):
             if not part.free:
                 continue
-            needle, at = self._index_of(part).candidates(hashes)
+            needle, at = self._index_of(part).candidates(hashes[open_keys])
             is_free = part.current[at] & ~part.held[at]
-            needle, at = needle[is_free], at[is_free]
+            needle, at = open_keys[needle[is_free]], at[is_free]
             by_position = np.argsort(at, kind="stable")
             needle, at = needle[by_position], at[by_position]
             if not len(at):
@@ -340,8 +355,14 @@ class RowLog:
             same = equal_keys(keys, [column.take(wanted) for column in columns])
             if not same.all():
                 candidates = candidates.filter(pa.array(same))
-            if same.any():
-                yield part, candidates, needle[same], at[same]
+                needle, at = needle[same], at[same]
+            if len(at):
+                yield part, candidates, needle, at
+            if newest:
+                is_open = np.zeros(len(hashes), bool)
+                is_open[open_keys] = True
+                is_open[needle] = False
+                open_keys = np.flatnonzero(is_open)
 
     def _index_of(self, part: LogPart) -> HashIndex:
         """Return the index of a part. It is built at its first use."""

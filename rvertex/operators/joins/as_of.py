@@ -348,7 +348,7 @@ class AsOfJoinOperator:
     def _spill(self) -> None:
         """Move all matches to scratch, and drop the codes of their keys."""
         assert not len(self._waiting), len(self._waiting)
-        self._forget()
-        self._rights.spill()
+        self._rights.spill(len(self._keys), self._settled.frontier)
         self._rights.measure()
         self._keys, self._chains = KeyIndex(self._key_types), KeyChains()
+        self._rights_max = _SLACK

@@ -38,9 +38,9 @@ _COLUMN, _UNTIL = "c", "until"
 _NONE = -1
 #: Events that are converted at once.
 _WRITTEN_ROWS = 1 << 17
-#: Events of the log that are compared for each event that moves to it. So the log has at most
-#: about twice as many events as keys.
-_COMPARED = 2
+#: Events of the log that are compared for each event that moves to it. With 1, the log has about
+#: twice as many events as keys; a larger number saves disk and costs processor time.
+_COMPARED = 1
 #: Parts of the log are merged up to this size: it costs more to copy than to search a few parts.
 _MERGED_ROWS = 1 << 18
 #: Events to add before memory is measured again.
@@ -115,7 +115,7 @@ class RightRows:
         self, columns: Sequence[pa.Array], codes_of: Callable[[pa.RecordBatch], np.ndarray]
     ) -> None:
         """Copy the events of these keys, which have none in memory, from the log to memory."""
-        for logged in self._log.find(columns, hold=False):
+        for logged, _ in self._log.newest(columns):
             rows = self._unlogged(logged)
             self._copies.append(self.add(rows, codes_of(rows)))
 
@@ -131,6 +131,14 @@ class RightRows:
             By old number; negative for a dropped event.
         """
         is_kept = np.zeros(len(self._rows), bool)
+        last = self._possible(codes, frontier)
+        is_kept[last[last >= 0]] = True
+        for numbers in needed:
+            is_kept[numbers] = True
+        return self._only(is_kept, last)
+
+    def _possible(self, codes: int, frontier: int | None) -> np.ndarray:
+        """Return, by key code, the event that a later left event may match; negative: none."""
         last = self._last.get(np.arange(codes))
         if frontier is None:
             last[:] = _NONE
@@ -138,10 +146,7 @@ class RightRows:
             there = np.flatnonzero(last >= 0)
             late = self._until(self._rows.times(last[there])) <= frontier
             last[there[late]] = _NONE
-            is_kept[last[last >= 0]] = True
-        for numbers in needed:
-            is_kept[numbers] = True
-        return self._only(is_kept, last)
+        return last
 
     # The log.
 
@@ -167,12 +172,17 @@ class RightRows:
         """Drop files of the log whose events are all too far from ``frontier``."""
         self._log.expire(frontier)
 
-    def spill(self) -> None:
-        """Move all events to the log. Call :meth:`keep` first, with no ``needed`` events."""
-        is_copy = np.zeros(len(self._rows), bool)
+    def spill(self, codes: int, frontier: int) -> None:
+        """Move all events that a later left event may match to the log, and drop the others.
+
+        Arguments are as in :meth:`keep`; no event is needed by a buffered left event.
+        """
+        last = self._possible(codes, frontier)
+        is_moved = np.zeros(len(self._rows), bool)
+        is_moved[last[last >= 0]] = True
         for numbers in self._copies:
-            is_copy[numbers] = True
-        moved = np.flatnonzero(~is_copy)
+            is_moved[numbers] = False
+        moved = np.flatnonzero(is_moved)
         self._log.release()  # new parts go to scratch piece by piece
         for lo in range(0, len(moved), row_log.PART_ROWS_MAX):
             self._append(moved[lo : lo + row_log.PART_ROWS_MAX])
