@@ -162,7 +162,7 @@ class RowLog:
         names = None if names is None else [*self._keys, *names]
         for _, candidates, needle, _ in self._matches(columns, names, newest=True):
             rows = np.full(len(columns[0]), -1)
-            rows[needle] = np.arange(len(needle))  # of several rows in a part, the last counts
+            rows[needle] = np.arange(len(needle))  # the last row of a part wins
             rows = rows[rows >= 0]
             yield candidates.take(pa.array(rows)), needle[rows]
 
