@@ -157,7 +157,7 @@ class DeliveryClaim:
         return f"{self.folder}/{epoch:0{_DIGITS}d}"
 
 
-def tell_position(store: BlobStore, delivery: str, partition: int, seq: int, now_us: int) -> None:
+def report_position(store: BlobStore, delivery: str, partition: int, seq: int, now_us: int) -> None:
     """Record that this delivery needs no item below ``seq``.
 
     The file is synced at once: if a power failure lost it, the job would no longer keep items for

@@ -12,7 +12,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from jobmanager.delivery.claim import tell_position
+from jobmanager.delivery.claim import report_position
 from jobmanager.delivery.deliveries import Deliveries
 from jobmanager.delivery.output_tap import Endpoints
 from jobmanager.delivery.wiring import ThreadWiring
@@ -258,7 +258,7 @@ def _record_positions(root: JobRoot, deliveries: Deliveries, clock: Clock) -> fl
     """Record the positions of the deliveries in the root. Return the present time, s."""
     for row in deliveries.rows():
         with contextlib.suppress(OperatingError):  # recorded again after TELL_EVERY_S
-            tell_position(
+            report_position(
                 root.store, row["delivery"], row["partition"], row["delivered_seq"], clock.now_us()
             )
     return clock.monotonic_s()

@@ -223,7 +223,7 @@ class Driver(Requests):
             JobRunningError: another job manager has taken over.
         """
         if self._ticked_s and self._clock.monotonic_s() - self._ticked_s > PAUSE_MAX_S:
-            self._look_after_root()
+            self._maintain_root()
         with contextlib.suppress(queue.Empty):
             self._handle(self._notices.get(timeout=wait_s))
             for _ in range(self._notices.qsize()):  # notices that arrived while a store was slow
@@ -240,7 +240,7 @@ class Driver(Requests):
         if self._held:
             self._flush()
         self._on_tick(self._manager)
-        self._look_after_root()
+        self._maintain_root()
 
     def close(self) -> None:
         """Close the log and the connections, and write the last status.
@@ -269,14 +269,14 @@ class Driver(Requests):
         self._keeper.check_owner()
         self._keeper.delete_obsolete()
 
-    def _look_after_root(self) -> None:
+    def _maintain_root(self) -> None:
         """Take requests, delete obsolete files, write the status. Failed work is retried at a tick.
 
         Raises:
             OperatingError: the work has failed for ``store_wait_s``.
             JobRunningError: another job manager has taken over.
         """
-        self._keeper.look_after(self._manager, self._take_request, self._write_due_status)
+        self._keeper.maintain(self._manager, self._take_request, self._write_due_status)
 
     def _take_request(self, request: str) -> None:
         own = {requests.RETRY: self.on_retry, requests.CHANGE: self.on_change}

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from jobmanager.errors import CannotFinishError
 from rstream.clock import SystemClock
 from rstream.errors import OperatingError
-from rstream.intake.readers import forget_reader, tell_position
+from rstream.intake.readers import forget_reader, report_position
 from rstream.store.blobs import open_store
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ class InputPositions:
     def _write_position(self, reader: _Reader) -> None:
         assert reader.seq is not None, reader
         seq = reader.seq
-        tell_position(_store(reader), reader.name, seq, self._clock.now_us())
+        report_position(_store(reader), reader.name, seq, self._clock.now_us())
         reader.written_seq = seq
 
     def _end(self, reader: _Reader, *, is_over: bool) -> None:

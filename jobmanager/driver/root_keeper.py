@@ -142,7 +142,7 @@ class RootKeeper:
             self.broken = f"savepoint {error.path}: {error.reason}; no checkpoint is deleted"
             _log.warning("%s", self.broken)
 
-    def _look_at_kept(self, now: float) -> None:
+    def _recheck_kept(self, now: float) -> None:
         """Make kept files obsolete again if a savepoint was taken, replaced or expired.
 
         Only a running driver may do this: after a rollback, the job itself may need these files.
@@ -155,7 +155,7 @@ class RootKeeper:
             self._obsolete.extend(sorted(self._kept))
             self._kept.clear()
 
-    def look_after(
+    def maintain(
         self, manager: JobManager, take: Callable[[str], None], write_status: Callable[[], None]
     ) -> None:
         """Take requests, restart a long log, delete obsolete files. Failures are retried at a tick.
@@ -181,7 +181,7 @@ class RootKeeper:
             if self._leftovers and now >= self._leftovers_s:
                 self.make_obsolete(left_behind(self._root.store, self._leftovers))
                 self._leftovers.clear()
-            self._look_at_kept(now)
+            self._recheck_kept(now)
             self.delete_obsolete()
             write_status()
         except OperatingError as error:

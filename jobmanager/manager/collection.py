@@ -168,7 +168,7 @@ def collect_durable(job: JobState) -> None:
 
 
 def savepoint_ended(job: JobState) -> None:
-    """Protect no checkpoints of a savepoint any more. The next checkpoint collects them."""
+    """Stop protecting the checkpoints of a savepoint. The next checkpoint lets them be deleted."""
     job.saving = None
     release_volatile(job, job.vertices)
 

@@ -166,7 +166,7 @@ def drain_refusals(job: JobState) -> Callable[[HostState], str]:
     return why_not
 
 
-def let_drained_go(job: JobState) -> None:
+def release_drained(job: JobState) -> None:
     """Shut down drained hosts whose output no reader needs any more."""
     for host in job.hosts:
         if not host.is_draining or host.state != "ready":

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobmanager.errors import NotDeterministicError
-from jobmanager.manager.live import tell_end
+from jobmanager.manager.live import order_end
 from jobmanager.state.job_state import US_PER_S
 from jobmanager.state.messages import DeleteLeftovers, Feed
 from jobmanager.state.placement import slots_for_restart
@@ -110,7 +110,7 @@ def restart(job: JobState, lost: Iterable[str], *, is_fault: bool = True) -> Non
     """
     moved: dict[int, int] = {}
     chosen = plan_restarts(lost, job.topology, job.tracker, job, job.may_start_over)
-    _forget_what_rests_on_lost_items(job, chosen)
+    _drop_checkpoints_after_losses(job, chosen)
     job.lost.clear()
     for name, ref in chosen.items():
         vertex = job.vertices[name]
@@ -155,7 +155,7 @@ def partitions_added(job: JobState, notice: PartitionsAdded) -> None:
         restart(job, at_work, is_fault=False)
 
 
-def _forget_what_rests_on_lost_items(job: JobState, chosen: Iterable[str]) -> None:
+def _drop_checkpoints_after_losses(job: JobState, chosen: Iterable[str]) -> None:
     """Forget checkpoints that include lost durable outputs: no restart may start from one."""
     for stream, seq in job.lost.items():
         writer = job.topology.streams[stream].writer
@@ -295,7 +295,7 @@ def started(job: JobState, notice: VertexStarted) -> None:
         return
     instance.state = "running"
     publish(job, job.vertices[notice.vertex])
-    tell_end(job, job.vertices[notice.vertex], instance)
+    order_end(job, job.vertices[notice.vertex], instance)
 
 
 def finished(job: JobState, notice: VertexFinished) -> bool:

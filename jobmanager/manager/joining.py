@@ -118,7 +118,7 @@ def _ask(job: JobState, vertex: VertexState, join: Join) -> None:
         join.frozen = earlier.frozen
 
 
-def ask_again(job: JobState) -> None:
+def request_again(job: JobState) -> None:
     """Request checkpoints again that did not arrive in time, or could not be used."""
     for vertex in job.vertices.values():
         for join in vertex.joins:

@@ -35,10 +35,10 @@ def end_sources(job: JobState) -> None:
     """End all live sources at their present positions, including sources that start later."""
     job.is_finishing = True
     for vertex, instance in job.instances():
-        tell_end(job, vertex, instance)
+        order_end(job, vertex, instance)
 
 
-def tell_end(job: JobState, vertex: VertexState, instance: InstanceState) -> None:
+def order_end(job: JobState, vertex: VertexState, instance: InstanceState) -> None:
     """If the job is finishing, let an instance of a live source end."""
     if job.is_finishing and vertex.shape.is_live and job.is_running(instance):
         host = instance.host
@@ -55,12 +55,12 @@ def request_at_end(job: JobState) -> StopRequested | FinishRequested | None:
 
     None while rows are left, or if the job waits for more.
     """
-    if job.config.at_end == "wait" or job.is_finishing or not _has_worked_all_up(job):
+    if job.config.at_end == "wait" or job.is_finishing or not _has_processed_all(job):
         return None
     return StopRequested() if job.config.at_end == "stop" else FinishRequested()
 
 
-def _has_worked_all_up(job: JobState) -> bool:
+def _has_processed_all(job: JobState) -> bool:
     """Return whether all sources are at their ends, and all vertices have processed their input.
 
     A report has the consumed and written seqs of a vertex at one moment. So if all sources are at

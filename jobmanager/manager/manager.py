@@ -129,7 +129,7 @@ class JobManager:
                 self._dispatch(notice)
                 if job.is_open and is_to_log:
                     joining.fill(job, self._concerned(notice))
-                    hosts.let_drained_go(job)
+                    hosts.release_drained(job)
             except NotDeterministicError as error:
                 job.end("failed", str(error))
             except NoCheckpointError as error:
@@ -286,6 +286,6 @@ class JobManager:
             return
         if (request := live.request_at_end(job)) is not None:
             job.out.append(Feed(request))
-        joining.ask_again(job)
+        joining.request_again(job)
         saving.ask(job)
         self._stragglers.find(job)

@@ -70,7 +70,7 @@ def note(job: JobState, notice: CheckpointTaken, ref: CheckpointRef | None) -> N
 
 
 def ref_of(job: JobState, vertex: str) -> CheckpointRef | None:
-    """Return the checkpoint of a vertex in the savepoint; None: there is none, or none any more."""
+    """Return the checkpoint of a vertex in the savepoint; None: it has none, or it was deleted."""
     name = "" if job.saving is None else job.saving.names.get(vertex, "")
     return next((r for r in job.tracker.refs(vertex) if name and r.name == name), None)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobmanager.state import messages as own
-from rvertex import messages as told
+from rvertex import messages as host_notices
 
 if TYPE_CHECKING:
     from jobmanager.state.messages import Notice
@@ -18,17 +18,17 @@ def sentence(notice: Notice) -> str:
 
 def _of_vertices(notice: Notice) -> str:
     match notice:
-        case told.VertexStarted(host=host, vertex=vertex, epoch=epoch, inputs=inputs):
+        case host_notices.VertexStarted(host=host, vertex=vertex, epoch=epoch, inputs=inputs):
             at = ", ".join(map(str, inputs))
             return f"{vertex} runs on {host} as instance {epoch}, reading from {at}"
-        case told.CheckpointTaken(vertex=vertex, inputs=inputs, size_bytes=size):
+        case host_notices.CheckpointTaken(vertex=vertex, inputs=inputs, size_bytes=size):
             at = ", ".join(map(str, inputs))
             return f"{vertex} has a checkpoint at {at} ({size:,} bytes)"
-        case told.VertexFinished(vertex=vertex):
+        case host_notices.VertexFinished(vertex=vertex):
             return f"{vertex} has finished"
-        case told.VertexFailed(vertex=vertex, family=family, message=message):
+        case host_notices.VertexFailed(vertex=vertex, family=family, message=message):
             return f"{vertex} failed ({family}): {message}"
-        case told.ItemsLost(vertex=vertex, stream=stream, seq=seq):
+        case host_notices.ItemsLost(vertex=vertex, stream=stream, seq=seq):
             return f"{vertex} needs item {seq} of {stream}, lost: its writer recomputes it"
         case own.StragglerFound(vertex=vertex):
             return f"{vertex} is behind its siblings and gets a second instance"
@@ -44,7 +44,7 @@ def _of_the_job(notice: Notice) -> str:
             return f"the job begins with {hosts} host{'s' if hosts > 1 else ''}"
         case own.JobResumed(hosts=hosts):
             return f"a new job manager continues with {hosts} host{'s' if hosts > 1 else ''}"
-        case told.HostReady(host=host, pid=pid, machine=machine):
+        case host_notices.HostReady(host=host, pid=pid, machine=machine):
             return f"host {host} has started: process {pid} on {machine}"
         case own.HostLost(host=host, reason=reason):
             return f"host {host} is lost: {reason}"

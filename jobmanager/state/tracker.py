@@ -138,7 +138,7 @@ class SnapshotTracker:
     def held(
         self, vertex: str, needed: CheckpointRef, *, before_us: int | None, names: Sequence[str]
     ) -> CheckpointRef:
-        """Return the oldest of ``needed``, the named ones, and the newest before ``before_us``.
+        """Return the oldest of: ``needed``, the named checkpoints, the newest before ``before_us``.
 
         ``before_us``: us UTC; None: age keeps no checkpoint.
         """

@@ -45,7 +45,7 @@ def shown_status(root: JobRoot, now_us: int) -> dict[str, Any]:
     if "state" not in status:
         status = {**_rebuilt(root, settings, now_us), **status}
     is_open = status["state"] in OPEN_STATES
-    if is_open and "written_us" in status and not _is_worked_on(root, status, now_us):
+    if is_open and "written_us" in status and not _has_job_manager(root, status, now_us):
         status["state"] = INTERRUPTED
         status["error"] = f"{_ending(status)}; jobmanager resume {display_uri(root.uri)}"
     return with_health(status)
@@ -102,7 +102,7 @@ def status(root: str) -> dict[str, Any]:
     return shown_status(JobRoot(root), SystemClock().now_us())
 
 
-def _is_worked_on(root: JobRoot, status: dict[str, Any], now_us: int) -> bool:
+def _has_job_manager(root: JobRoot, status: dict[str, Any], now_us: int) -> bool:
     return is_live_here(root) or is_owned(status, now_us)
 
 
@@ -129,7 +129,7 @@ def _rebuilt(root: JobRoot, settings: dict[str, Any], now_us: int) -> dict[str, 
     here = display_uri(root.uri)
     status = {"job": root.name, "state": UNKNOWN, "error": "", "root": here}
     owner = root.owner()
-    if _is_worked_on(root, owner, now_us):
+    if _has_job_manager(root, owner, now_us):
         return {**status, **owner}
     if "output" in settings:
         from jobmanager.storage.output_claim import read_success

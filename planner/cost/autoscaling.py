@@ -88,7 +88,7 @@ def decide(policy: Policy, readings: Sequence[Reading], changed_s: float) -> Dec
 
 
 def _mean(readings: Sequence[Reading]) -> Reading:
-    """Return the last reading, with the means of all for busy shares, lag and memory."""
+    """Return the last reading, with busy shares, lag and memory averaged over all readings."""
     last = readings[-1]
     stages = {}
     for stage, load in last.stages.items():

@@ -88,7 +88,7 @@ def suggest_in_module(names: MutableMapping[str, Any]) -> None:
 
 
 def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function; if it takes options, one that checks their names first."""
+    """Return the function. If it takes options, return a wrapper that checks their names first."""
     if function.__name__.startswith("_") or hasattr(function, _ORIGIN):
         return function
     parameters = inspect.signature(function).parameters.values()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FOLDER = "_readers"
 
 
-def tell_position(store: BlobStore, reader: str, seq: int, now_us: int) -> None:
+def report_position(store: BlobStore, reader: str, seq: int, now_us: int) -> None:
     """Record that this reader needs no rows below ``seq``.
 
     The file is synced: if a power failure lost it, retention might delete the reader's rows.

@@ -51,10 +51,10 @@ class KeyTable:
         return self._index.keys(codes)
 
     def is_crowded(self, beside: int = 0) -> bool:
-        """Return whether enough keys were added since the last :meth:`keep` for another pass.
+        """Return whether another pass over all keys pays off since the last :meth:`keep`.
 
-        A pass over all keys must pay, so its cost is amortised over the added keys. ``beside`` is
-        the number of rows that the caller would visit in the same pass.
+        Its cost is amortised over the keys that were added since. ``beside`` is the number of rows
+        that the caller would visit in the same pass.
         """
         return len(self) > 2 * self._kept + _KEYS_MIN + beside
 

@@ -154,7 +154,7 @@ class IdRegistry:
         use = Use(answer, self._limits.keep_us)
         while True:  # ends when no other process changes the map between read and write
             # a proposed map has no ``use`` either, so keep it
-            version, current = self._found_map()
+            version, current = self._load_map()
             if current.use is not None:
                 current.use.compare(self._name, use)
                 return
@@ -228,7 +228,7 @@ class IdRegistry:
             self._stored_map()
             raise RegistryAwayError(self._name, "writing the shard map took too long")
         while True:  # ends: only ``use_for`` can write the same proposal again, and only once
-            version, stored = self._found_map()
+            version, stored = self._load_map()
             if replace(stored, use=proposed.use) != proposed:
                 raise RegistryChangeError(self._name, "another process is changing it")
             if self._log.write_map(stored.confirmed().to_bytes(), version):
@@ -238,12 +238,12 @@ class IdRegistry:
     def _stored_map(self) -> tuple[int, ShardMap]:
         """Return the map and its version. Withdraw a proposed change first."""
         while True:  # ends when no other process changes the map between read and write
-            version, shard_map = self._found_map()
+            version, shard_map = self._load_map()
             if shard_map.is_confirmed:
                 return version, shard_map
             self._log.write_map(shard_map.withdrawn().to_bytes(), version)
 
-    def _found_map(self) -> tuple[int, ShardMap]:
+    def _load_map(self) -> tuple[int, ShardMap]:
         """Return the map and its version. Create the map if there is none."""
         while (stored := self._log.read_map()) is None:  # ends when some process has created it
             self._log.write_map(ShardMap.of(self._shards).to_bytes(), None)

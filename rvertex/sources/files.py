@@ -330,7 +330,7 @@ def _is_visible(name: str) -> bool:
 
 
 def _is_data(name: str, format: Format) -> bool:
-    """Return whether the suffix of a visible name is a suffix of the format, or means nothing."""
+    """Return whether the suffix of a visible name is one of the format, or an unknown one."""
     name = name.rpartition("/")[2].lower()
     if name.endswith((*_TEMPORARY, *_BESIDE)) or name.startswith(_LOCKS) or name in _OF_DESKTOPS:
         return False

@@ -57,7 +57,7 @@ class EarlyRows:
         return EarlyRows(source, partition, spec.checks.max_ahead_us, column, fails)
 
     def lack(self, rows: LogRows, clocks: Sequence[Sequence[int]]) -> bool:
-        """Return whether a row is early by the last clock, and beyond every ``until``."""
+        """Return whether a row needs a new "clock" entry: it is early and after every ``until``."""
         return bool((self._ahead(rows, clocks)[0] & (rows.positions >= clocks[-1][1])).any())
 
     def _ahead(

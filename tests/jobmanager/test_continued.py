@@ -267,7 +267,7 @@ def test_plain_folders_and_single_files(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("first", ["t,v\n", "t,v\n0,x\n"], ids=["header only", "text"])
 def test_other_types_in_the_first_file_are_named(tmp_path: Path, first: str) -> None:
-    """The message was: the query has changed, it computes something else."""
+    """The error used to say that the query had changed and computed something else."""
     folder, root = tmp_path / "in", str(tmp_path / "job")
     folder.mkdir()
     (folder / "b.csv").write_text("t,v\n1,1\n2,2\n")

@@ -77,7 +77,7 @@ def test_a_drain_starts_only_the_allowed_number_of_twins() -> None:
 
 
 def test_on_a_drained_host_the_next_vertex_moves_when_one_has_ended() -> None:
-    """Only one twin runs at a time: when its vertex ends, the next vertex gets one."""
+    """Only one twin runs at a time: when its vertex ends, the next vertex gets a twin."""
     scene = Scene(siblings(5), hosts=2, twins_max=1)
     scene.start_all()
     scene.answers = False
@@ -145,7 +145,7 @@ def test_one_of_several_checkpoints_is_dropped_if_unreadable_while_a_replica_liv
 
 
 def test_input_of_a_replay_is_kept_until_it_was_read() -> None:
-    """If the writer dies meanwhile, it restarts low enough."""
+    """If the writer dies during the replay, it restarts at a position that covers the replay."""
     scene = Scene(chain("volatile", b=Recovery("replay", 1, 20)))
     scene.start_all()
     scene.checkpoint("a", "a30", 30, 30)

@@ -85,7 +85,7 @@ def expected(events: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 
 def told(status: dict[str, Any], root: str) -> dict[str, Any]:
-    """All facts that must not depend on how the job ran."""
+    """Return all facts that must not depend on how the job ran."""
     letters = {n: jobmanager.read_dead_letters(root, n).to_pylist() for n in ("halved", "runs")}
     items = output_items(status["output"])
     count = status["poisoned_events"]

@@ -98,7 +98,7 @@ def _check_living(
 
 
 def _check_more(scene: Scene) -> None:
-    """Where rows have the added column, it is what the query that adds it computes, or null."""
+    """Check that the added column, where rows have it, has the query's result or null."""
     spec = scene.spec
     if spec.query in SUMS:
         return

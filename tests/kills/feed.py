@@ -115,7 +115,7 @@ class Feed:
             send(self._producer, self._topics[name], replace(record, partition=0))
 
     def _key(self, number: int) -> int:
-        """Return a random key: one of the few busy ones, or of a customer."""
+        """Return a random key: one of a few frequent ones, or that of a random customer."""
         if number < 0:
             return KEYS - 1 - number
         if self._customers and self._dice.random() < CUSTOMERS_SHARE:

@@ -66,7 +66,7 @@ def totals(events: Stream, _: Stream, more: bool) -> Stream:
 
 
 def paid(events: Stream, sides: Stream, more: bool) -> Stream:
-    """Events with the side row that has their number: first alone, then with it."""
+    """Events paired with the side row of the same number: first without it, then with it."""
     others = sides.select("id", side=col("value")).for_ever()
     return _twice(events.for_ever().join(others, on="id", how="left"), more)
 

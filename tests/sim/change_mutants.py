@@ -37,7 +37,7 @@ LOOKS = 40
 
 
 def a_range_is_owned_twice() -> Mutant:
-    """Each new vertex gets the whole state of the old ones."""
+    """Bug: each new vertex gets the whole state of the old vertices."""
     whole = lambda self, stage, states, slots, all_slots: tuple(states)  # noqa: E731
     return Mutant(Rescaler, "_restricted", whole, change=True)
 

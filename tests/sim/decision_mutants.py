@@ -77,7 +77,7 @@ DECISION_MUTANTS: tuple[Callable[[], Mutant], ...] = (
         "job.released(stream.id) <= seq",
         "True",
     ),
-    line("the_drained_leave_too_soon", hosts, "let_drained_go", "job.is_retired(v.shape.id)", "v"),
+    line("the_drained_leave_too_soon", hosts, "release_drained", "job.is_retired(v.shape.id)", "v"),
     line(
         "two_instances_share_a_slot",
         placement,

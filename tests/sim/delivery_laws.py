@@ -144,7 +144,7 @@ class DeliveryLaws:
             self._world.violate("a call is repeated as it was", f"{key}: {first_seq}")
 
     def was_reported(self, process: str, rows: Iterable[dict[str, Any]]) -> None:
-        """No delivery gives up, because every fault here is temporary."""
+        """Law: no delivery gives up, because every fault here is temporary."""
         for row in rows:
             key = row["delivery"], row["partition"]
             if row["state"] == "finished":
@@ -164,7 +164,7 @@ class DeliveryLaws:
     def all_is_delivered(
         self, items: Mapping[str, Sequence[Items]], blobs: dict[str, bytes]
     ) -> None:
-        """The rows are those of the output from the delivery's start, in order."""
+        """Law: the delivered rows are those of the output from the delivery's start, in order."""
         self.retention.beginnings_are_right(items)
         streams = [stream for stream, _ in self.workload.sinks]
         for key in self.keys:

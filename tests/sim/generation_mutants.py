@@ -43,16 +43,16 @@ def a_notice_between_copy_and_beginning_is_lost() -> Mutant:
 
 def a_replaced_manager_begins_the_log_anew() -> Mutant:
     """The job manager does not check for a successor after the copy became durable."""
-    original = RootKeeper.look_after
+    original = RootKeeper.maintain
 
-    def look_after(self: RootKeeper, *how: object) -> None:
+    def maintain(self: RootKeeper, *how: object) -> None:
         if self._log.has_durable_copy:
             for name in self._log.truncate():
                 self._root.store.delete(name)
         original(self, *how)  # type: ignore[arg-type]
 
     kinds = ("pause_manager", "woken_manager", "second_manager", "crash_manager")
-    return Mutant(RootKeeper, "look_after", look_after, kinds)
+    return Mutant(RootKeeper, "maintain", maintain, kinds)
 
 
 def the_small_go_before_the_large_is_there() -> Mutant:

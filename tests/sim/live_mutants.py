@@ -1,4 +1,4 @@
-"""Planted bugs of live sources: a successor reads other decisions than those of chance or clock.
+"""Planted bugs of live sources: a successor decides differently from its predecessor.
 
 Planted bugs of live sources: a successor decides other than its predecessor did.
 """

@@ -47,7 +47,7 @@ def an_end_is_lost() -> Mutant:
 
 
 def an_end_comes_twice() -> Mutant:
-    """Known ends are restored in addition to the present ones."""
+    """Bug: known ends are restored in addition to the ends that exist."""
     original = Instants.restore
 
     def restore(self: Any, frontier: int, tables: Any) -> None:
@@ -75,7 +75,7 @@ def the_net_change_is_not_taken() -> Mutant:
 
 
 def a_tombstone_comes_without_a_row() -> Mutant:
-    """A key gets a tombstone for each row that ever ended, not for the one that it has."""
+    """Bug: a key gets a tombstone for each row that ever ended, not only for its current one."""
     original = RecordEncoder.of
 
     def records(self: Any, rows: Any) -> Any:

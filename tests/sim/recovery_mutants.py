@@ -138,7 +138,7 @@ def a_newcomer_has_no_parts() -> Mutant:
 
 
 def what_the_living_store_is_left_behind() -> Mutant:
-    """Files of a live instance count as those of a dead one."""
+    """Bug: files of a live instance count as those of a dead one."""
     original = RootKeeper.note_leftovers
 
     def note(self: Any, found: Any) -> None:

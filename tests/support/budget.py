@@ -1,7 +1,8 @@
 """The number of examples and seeds per law.
 
-Numbers in tests are for ``pytest``. The fast tests of ``make test`` and ``make check`` draw 0.3
-times as many examples and seeds, the slow ones 0.5 times, ``make deep DEPTH=10`` ten times.
+The numbers in tests apply to a plain ``pytest``. The fast tests of ``make test`` and ``make check``
+draw 0.3 times as many examples and seeds, the slow ones 0.5 times, ``make deep DEPTH=10`` ten
+times.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def answer_of(spec: OperatorSpec, runs: Sequence[Run], schemas: Sequence[pa.Sche
 
 
 def ending(ctis: Sequence[int]) -> list[int]:
-    """CTIs with the one that ends a stream."""
+    """Return CTIs, followed by the one that ends a stream."""
     return [*sorted(ctis), int(INF_TIME)]
 
 

@@ -28,7 +28,7 @@ class SourceGate:
         self._until_us: int | None = None
 
     def stand(self, monkeypatch: pytest.MonkeyPatch | None = None) -> None:
-        """Install the gate for all sources that are opened later; permanently without a patch."""
+        """Install the gate for all sources that are opened later; for ever without a patch."""
         if monkeypatch is None:
             vars(opening)["Pace"] = partial(GatedPace, self)
         else:

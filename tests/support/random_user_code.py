@@ -121,7 +121,7 @@ class Greatest:
 
 
 def odd_twice(batch: pa.RecordBatch) -> Any:
-    """Rows with an odd number twice, rows without a number once, even ones not at all."""
+    """Repeat rows with an odd number, keep rows without a number, drop rows with an even number."""
     values = batch.column("x").to_pylist()
     times = [1 if v is None else 2 if v % 2 else int(v % 4 == 0) for v in values]
     rows = [i for i, n in enumerate(times) for _ in range(n)]

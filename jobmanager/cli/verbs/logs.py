@@ -17,7 +17,7 @@ from jobmanager.storage.notice_log import read_notices
 from jobmanager.storage.root import JobRoot
 from jobmanager.storage.shown import shown_status
 from rstream.clock import SystemClock
-from rvertex import messages as told
+from rvertex import messages as host_notices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,5 +94,5 @@ def _lines(notice: Notice, wanted: str, *, verbose: bool) -> Iterator[str]:
     line = sentence(notice)
     if line:
         yield line
-    if verbose and isinstance(notice, told.VertexFailed) and notice.detail:
+    if verbose and isinstance(notice, host_notices.VertexFailed) and notice.detail:
         yield from notice.detail.rstrip().splitlines()

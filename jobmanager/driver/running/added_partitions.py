@@ -76,7 +76,7 @@ def note_ends(plan: PhysicalPlan, root: JobRoot, *, leases_end_s: float) -> None
         _log.info("cannot store where topics end: %s", error)
 
 
-def may_go_on(state: str, plan: PhysicalPlan) -> bool:
+def may_continue(state: str, plan: PhysicalPlan) -> bool:
     """Return whether a job in this final state can be resumed and read more of its topics."""
     return state in _LEFT and bool(topics_of(plan))
 
@@ -106,7 +106,7 @@ def with_added_partitions(
     notes = []
     for (stage, path), readers in topics_of(plan).items():
         try:
-            new_units = look_for_more(readers, added_units)
+            new_units = find_added(readers, added_units)
         except TROUBLE as error:  # the topic's readers wait, or report the error
             _log.warning("cannot look up new partitions: %s", error)
             continue
@@ -155,7 +155,7 @@ def _may_grow(vertex: VertexSpec) -> bool:
     )
 
 
-def look_for_more(readers: Readers, look: Look) -> Sequence[Unit]:
+def find_added(readers: Readers, look: Look) -> Sequence[Unit]:
     """Return the partitions of a topic that none of its readers has.
 
     Raises:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from jobmanager.driver.running.added_partitions import (
     dealt,
-    look_for_more,
+    find_added,
     note_of,
     topics_of,
     with_sources,
@@ -127,7 +127,7 @@ class GrowingTopics:
         trouble = None
         for place in places:
             try:
-                new_units = look_for_more(topics[place], self._look)
+                new_units = find_added(topics[place], self._look)
             except StreamEngineError as error:
                 trouble = error
                 continue

@@ -9,7 +9,7 @@ from jobmanager.driver.engine import open_for_job
 from jobmanager.driver.input_positions import InputPositions
 from jobmanager.driver.job_deliveries import JobDeliveries
 from jobmanager.driver.job_run import Leg
-from jobmanager.driver.running.added_partitions import may_go_on, note_ends
+from jobmanager.driver.running.added_partitions import may_continue, note_ends
 from jobmanager.driver.running.changes.apply import Following, Shell
 from jobmanager.driver.running.changes.pending import pending
 from jobmanager.driver.running.changes.scaling.autoscaler import Autoscaler
@@ -117,7 +117,7 @@ def _completed(
 
     def at_end(state: str) -> None:
         topics.stop(state)
-        if may_go_on(state, plan) and not run.is_changing:
+        if may_continue(state, plan) and not run.is_changing:
             ended_s = driver.ended_s or SystemClock().monotonic_s()
             note_ends(plan, run.root, leases_end_s=ended_s + config.host.lease_s)
 

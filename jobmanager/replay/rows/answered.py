@@ -43,7 +43,7 @@ _O = TypeVar("_O", bound="_Noting")
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The recorded answers by argument, each with the times from which on it holds."""
+    """The recorded answers by argument, each with the times from which it is valid."""
 
     known: dict[str, tuple[list[int], list[bytes]]] = field(default_factory=dict)
     #: The arguments with which a lookup was called since the last reset.

@@ -61,7 +61,7 @@ class Shrinking:
 
     def lineage(self) -> Lineage:
         """Search the smallest slice and return it."""
-        rows = self._last_rows(self._read_until_it_comes())
+        rows = self._last_rows(self._read_until_emitted())
         for smaller in (self._by_values, self._by_shared_columns, self._by_time):
             rows = smaller(rows)
         rows, is_smallest = self._one_by_one(rows)
@@ -70,7 +70,7 @@ class Shrinking:
     def _is_enough(self, rows: Slice) -> bool:
         return self._runs.gives(rows, self._target)
 
-    def _read_until_it_comes(self) -> dict[str, int]:
+    def _read_until_emitted(self) -> dict[str, int]:
         """Return the number of rows read from each source when the output row was emitted."""
         for step in self._runs.steps(None):
             for _, items in step.sink_items():

@@ -10,7 +10,7 @@ from rstream.clock import SystemClock
 from rstream.errors import StoreError
 from rstream.intake.appender import Appender
 from rstream.intake.reader import is_log, open_log
-from rstream.intake.readers import tell_position
+from rstream.intake.readers import report_position
 from rstream.items.batch import payload_schema
 from rstream.limits import AppendLimits
 from rstream.log.reader import open_reader
@@ -99,7 +99,7 @@ def _input(uri: str, at: str, reader: str) -> LogInput:
     if is_log(store):
 
         def tell(seq: int, now_us: int) -> None:
-            tell_position(store, f"joiner {reader}", seq, now_us)
+            report_position(store, f"joiner {reader}", seq, now_us)
 
         return LogInput(uri, open_log(store).payload, at, lambda seq: open_log(store, seq), tell)
     schema = open_reader(store).read_schema()

@@ -205,7 +205,7 @@ class _Opening:
                 return None
 
     def _aggregate(self, node: DataWindowAgg, form: Opened) -> LogicalNode | None:
-        if any(map(_goes_by_order, node.aggregates)):
+        if any(map(_depends_on_order, node.aggregates)):
             form = self._renewed
         below = form[node.input]
         if below is None and not node.endless:
@@ -289,7 +289,7 @@ def _reads_ends(spec: MatchRows) -> bool:
     return any(leaf.column == VE for leaf in leaves)
 
 
-def _goes_by_order(aggregate: Aggregate) -> bool:
+def _depends_on_order(aggregate: Aggregate) -> bool:
     # top_rows breaks ties by starts, even of net changes, so it does not depend on the order
     function = aggregate.spec.definition
     is_top = function.name == "top_rows"

@@ -60,7 +60,7 @@ def push_down_filter(root: LogicalNode, _options: PlanOptions) -> LogicalNode:
 def _sink(node: LogicalNode, predicates: list[Node], label: str, shared: Shared) -> LogicalNode:
     """Return ``node`` filtered by ``predicates``, each placed as low as possible.
 
-    A predicate that may fail does not pass an earlier one that stays.
+    A predicate that may fail stays above an earlier predicate that stays.
     """
     stay: list[Node] = []
     for predicate in predicates:

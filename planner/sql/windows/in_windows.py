@@ -216,8 +216,8 @@ def _windows_of_both(pairs: Scope, left: Scope, right: Scope, same: set[str]) ->
     is_one = is_one or {"window_start", "window_end"} <= same
     is_whole = of_left.is_whole and of_right.is_whole and is_one and not is_crossed
     refused = of_left.refused or of_right.refused
-    if _comes_of_windows(left) != _comes_of_windows(right):
-        one, other = (left, right) if _comes_of_windows(left) else (right, left)
+    if _is_from_windows(left) != _is_from_windows(right):
+        one, other = (left, right) if _is_from_windows(left) else (right, left)
         plan = other.stream.plan
         if not is_always_alive(plan):
             refused = refused or (_OF_POINTS if plan.is_point else _OF_VERSIONS)
@@ -257,7 +257,7 @@ def with_nearest(pairs: Scope, left: Scope) -> Scope:
 
 def refuse_windows(rows: _AnyRows, reason: str) -> _AnyRows:
     """Mark the rows, so that GROUP BY their windows is an error with this ``reason``."""
-    if not _comes_of_windows(rows):
+    if not _is_from_windows(rows):
         return rows
     return replace(rows, in_windows=replace(rows.in_windows, refused=reason))
 
@@ -335,7 +335,7 @@ def _same(a: Bound, b: Bound) -> bool:
     return (a.kind, a.window, a.steps) == (b.kind, b.window, b.steps)
 
 
-def _comes_of_windows(rows: Scope | Rows) -> bool:
+def _is_from_windows(rows: Scope | Rows) -> bool:
     if isinstance(rows, Rows):
         return bool(rows.in_windows.windows or rows.bounds)
     return bool(rows.in_windows.windows) or any(c.bound is not None for c in rows.columns)

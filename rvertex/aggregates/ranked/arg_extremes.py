@@ -167,7 +167,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Winners:
-    """The replacements of one update. It stands for the new version; ``before`` is the old one.
+    """The replacements of one update; also the new version, of which ``before`` is the predecessor.
 
     Rows ``at`` int64[m] replace the rows of the groups ``codes``. ``keys`` are their ranks as
     comparable int64, and ``times`` their starts. ``ranks`` has both as columns. ``column`` is

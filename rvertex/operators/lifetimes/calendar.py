@@ -129,7 +129,7 @@ class Periods:
         self._calendar = calendar
         self.nominal_us = NOMINAL_US[calendar.unit]
         self._zone = zoneinfo.ZoneInfo.from_file(io.BytesIO(calendar.rules), key=calendar.zone)
-        self._start = functools.lru_cache(maxsize=1 << 16)(self._found_start)
+        self._start = functools.lru_cache(maxsize=1 << 16)(self._find_start)
 
     def nominal(self, times: np.ndarray) -> np.ndarray:
         """Return the nominal start of the period of each instant, int64[n].
@@ -174,7 +174,7 @@ class Periods:
             case "month":
                 return days.astype("M8[D]").astype("M8[M]").astype(np.int64)
 
-    def _found_start(self, period: int) -> int:
+    def _find_start(self, period: int) -> int:
         """Return the instant at which a period begins, by search around the estimate."""
         match self._calendar.unit:
             case "day":

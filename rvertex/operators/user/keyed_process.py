@@ -192,7 +192,7 @@ class KeyedProcessOperator(SkipsPoison):
             raise
         except RAISED as error:
             raise self._fatal(error) from error
-        self._require_let_go()
+        self._require_released()
         if not self._state.fit_memory():
             self._state.flush_pending()
         release_bound = min(self._frontier, self._state.least_timer())
@@ -334,7 +334,7 @@ class KeyedProcessOperator(SkipsPoison):
         called = slot.on_end if ends else slot.on_event if is_event else slot.on_timer
         raise UserResultError(self._spec.process.name, self._code.misfit(slot), place_of(called))
 
-    def _require_let_go(self) -> None:
+    def _require_released(self) -> None:
         """Raise an error if user code keeps the event or timer: each call overwrites these objects.
 
         A frame in a reference cycle does not count, so the collector runs first.

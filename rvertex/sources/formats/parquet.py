@@ -248,7 +248,7 @@ def cut_times(path: str, names: Collection[str]) -> list[tuple[str, int]]:
 
 
 def _without_late_columns(spec: SourceSpec) -> list[str] | None:
-    """Return the columns that other rows than late ones need; None if that is all of them."""
+    """Return the columns needed for rows that are not late; None if these are all columns."""
     if spec.late_schema is None or not isinstance(spec.ve, str | int | None):
         return None
     kept = {*spec.schema.names, *(t for t in (spec.vs, spec.ve) if isinstance(t, str))}

@@ -65,7 +65,7 @@ def marked(partition: SourcePartition) -> SourcePartition:
     Raises:
         SourceVanishedError, CorruptSourceError: naming the file.
     """
-    if not _asks_for_marks(partition.spec):
+    if not _has_optional_columns(partition.spec):
         return partition
     units: list[Unit] = []
     before: int | None = MIN_TIME
@@ -104,7 +104,7 @@ def times_of(spec: SourceSpec, units: Sequence[Unit], files_max: int) -> tuple[i
     return min(low for low, _ in ends), max(high for _, high in ends)
 
 
-def _asks_for_marks(spec: SourceSpec) -> bool:
+def _has_optional_columns(spec: SourceSpec) -> bool:
     """Return whether the source has columns that few units need and others may lack (null)."""
     if spec.checks.on_bad_row != "fail" or spec.checks.of_values:
         return False

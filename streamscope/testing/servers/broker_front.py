@@ -71,7 +71,7 @@ class Front:
         """Count a write, and send waiting fetches again."""
         self.writes += 1
         for link in self.links:
-            link.ask_again()
+            link.resend_waiting()
 
     async def serve(self) -> None:
         """Serve until the process ends."""
@@ -209,7 +209,7 @@ class Link:
             pending.is_waiting = True
             self._loop.call_at(pending.until_s, self._give, pending, empty)
 
-    def ask_again(self) -> None:
+    def resend_waiting(self) -> None:
         """Send waiting fetches again, because there may be new rows."""
         for pending in self._due:
             if pending.is_waiting:

@@ -30,7 +30,7 @@ LOST_RATE = 0.7
 
 @dataclass(frozen=True)
 class Unsynced:
-    """The unsynced parts of a blob: its name (lost: it is as it ``was``), its content, or both."""
+    """What a power failure undoes of a blob: its name (back to ``was``), its content, or both."""
 
     machine: str
     was: bytes | None

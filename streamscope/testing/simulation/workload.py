@@ -97,7 +97,7 @@ def workload_of(seed: int, name: str, plan: PhysicalPlan, random: Random) -> Wor
 def _mix_recovery(
     plan: PhysicalPlan, hosts: int, random: Random, *, is_verified: bool
 ) -> tuple[VertexSpec, ...]:
-    """Draw a recovery strategy per vertex; some jobs use only checkpoints, some one other."""
+    """Draw a recovery strategy for each vertex; in some jobs all vertices have the same one."""
     if is_verified and random.random() < 0.3:  # use the strategies that --verify chooses
         plan = with_durable_channels(plan)
     offers: list[Strategy] = random.choice(

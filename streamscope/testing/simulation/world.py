@@ -98,7 +98,7 @@ class HostProcess:
         self._next(bool(worked))
 
     def _park(self) -> None:
-        """Wait for the next host, while the former one may do nothing any more."""
+        """Wait for the next host. Meanwhile no event of the former host may run."""
         world, self.is_parked = self._world, True
         world.scheduler.note(f"{self.process.name} waits for another host")
         world.scheduler.met["a process waits for another host"] += 1
@@ -225,7 +225,7 @@ class SimExecutor:
         )
 
     def release(self) -> None:
-        """Let the waiting processes exit: they notice that their job manager has gone."""
+        """Let the waiting processes exit, because their job manager has ended."""
         world = self._world
         hosts = [one for one in map(world.processes.of, world.processes.dismiss(keep=0)) if one]
         for host in hosts:

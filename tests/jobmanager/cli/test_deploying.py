@@ -102,7 +102,7 @@ class Unit:
         return text.replace("/var/lib/streamscope", str(self._folder / "var"))
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Run ExecStart in its own process group, which stands for the control group."""
+        """Run ExecStart in its own process group, which represents the control group."""
         return subprocess.Popen(
             self.service["ExecStart"].split(),
             cwd=self.service["WorkingDirectory"],

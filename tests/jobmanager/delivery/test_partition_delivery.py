@@ -496,7 +496,7 @@ def test_all_partitions_of_a_delivery_use_the_start_of_the_first() -> None:
 
 @pytest.mark.parametrize("is_older", [False, True])
 def test_partitions_that_are_added_later_start_at_their_first_row(is_older: bool) -> None:
-    """``--from`` applies to present partitions; it used to skip rows of later ones."""
+    """``--from`` applies only to partitions that exist; it once skipped rows of later ones."""
     uri, first, later = written(ITEMS), Ledger(), Ledger()
     if is_older:  # the record of an earlier version does not name partitions
         ROOT.put(f"deliveries/{folder_name(uri)}/from", b"9")

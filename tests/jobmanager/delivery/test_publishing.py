@@ -198,7 +198,7 @@ def test_a_finished_job_does_not_replace_the_answer_of_a_later_one(
 def test_a_resumed_job_does_not_replace_the_answer_of_a_later_one(
     place: str, tmp_path: Path
 ) -> None:
-    """A job died after it had published; meanwhile a later job has published its result."""
+    """A job died after it had published. Before its resume, a later job published its result."""
     uri = place.format(tmp_path)
     first = run(rows_of(0).to_parquet(uri, mode="overwrite"), tmp_path / "one")
     for first_x, root in ((500, "two"), (900, "three")):

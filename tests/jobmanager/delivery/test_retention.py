@@ -17,7 +17,7 @@ import pytest
 import jobmanager
 from jobmanager import JobConfig
 from jobmanager.delivery.checked_output import CheckedOutput
-from jobmanager.delivery.claim import recorded_positions, tell_position
+from jobmanager.delivery.claim import recorded_positions, report_position
 from jobmanager.delivery.deliveries import Deliveries
 from jobmanager.delivery.output_tap import Endpoints
 from jobmanager.delivery.retention import AGES, OutputRetention
@@ -173,18 +173,18 @@ def test_delivered_rows_are_deleted_and_others_are_kept(
 
 def test_the_position_of_a_reader_counts_until_it_is_silent_for_long() -> None:
     store = MemoryBlobs()
-    tell_position(store, "a", 0, 5, 1_000)
-    tell_position(store, "b", 0, 3, 2_000)
-    tell_position(store, "b", 1, 9, 2_000)
+    report_position(store, "a", 0, 5, 1_000)
+    report_position(store, "b", 0, 3, 2_000)
+    report_position(store, "b", 1, 9, 2_000)
     assert recorded_positions(store, 0) == {0: 3, 1: 9}
-    tell_position(store, "b", 0, 8, 3_000)
+    report_position(store, "b", 0, 8, 3_000)
     assert recorded_positions(store, 0) == {0: 5, 1: 9}
     assert recorded_positions(store, 1_500) == {0: 8, 1: 9}
 
 
 def test_a_reported_position_survives_a_power_failure() -> None:
     store = Synced({})
-    tell_position(store, "a", 0, 5, 1_000)
+    report_position(store, "a", 0, 5, 1_000)
     assert recorded_positions(MemoryBlobs(store.on_disk), 0) == {0: 5}
 
 
@@ -424,9 +424,9 @@ def test_the_slowest_of_several_deliveries_decides(events: Path, tmp_path: Path)
         part._delivered_seq = seq
     assert found.positions() == {0: 4}
     parts[1].state = "fenced"
-    tell_position(store, "b", 0, 3, 0)
+    report_position(store, "b", 0, 3, 0)
     assert found.positions() == {0: 4}, "the other process tells less often than it delivers"
-    tell_position(store, "b", 0, 8, 0)
+    report_position(store, "b", 0, 8, 0)
     assert found.positions() == {0: 7}
 
 
@@ -434,7 +434,7 @@ def test_a_reader_that_is_silent_for_too_long_keeps_no_rows(events: Path, tmp_pa
     plan, store = one_partition(events, tmp_path), MemoryBlobs()
     clock, told = ManualClock(1_000_000), list[tuple[Mark, ...]]()
     kept = retention_of(plan, store, clock, told)
-    tell_position(store, "a", 0, 5, clock.now_us())
+    report_position(store, "a", 0, 5, clock.now_us())
     clock.advance(9_000_000)
     kept.look()
     clock.advance(2_000_000)

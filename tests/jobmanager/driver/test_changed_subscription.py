@@ -107,9 +107,9 @@ class LateLook:
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ["deploy", "rescale", "rename"])
 def test_a_subscription_follows_a_changed_job(verb: str, tmp_path: Path) -> None:
-    """It missed the partitions that a rescale added, without any message.
+    """A rescale adds partitions, which a subscription once missed without any message.
 
-    It does so if the change comes before its first look at the plan, or during a read.
+    The change comes before the subscription first reads the plan, or during a read.
     """
     changed = ChangedJob(tmp_path)
     verbs: dict[str, Callable[[], object]] = {

@@ -165,7 +165,7 @@ def test_a_stopped_job_does_not_count_waiting_rows_as_lost() -> None:
 def test_a_delay_for_most_rows_is_suggested_if_it_is_shorter_than_that_for_all(
     most_us: int, said: bool
 ) -> None:
-    """The delay is rounded up to three digits: 8h18m50s gives 8h20m; 8h19m covers all rows."""
+    """Delays are rounded up to three digits: 8h18m50s becomes 8h20m, and 8h19m covers all rows."""
     rows = {"rows": 500, "late": 456, "delay_for_all_us": 29_940_000_000}
     found = {"source": "s01-a", "path": "a.csv", "policy": "drop", "delay": "0s", **rows}
     (line,) = lost_lines({"late": [{**found, "delay_for_99_us": most_us}]})

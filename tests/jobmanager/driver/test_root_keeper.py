@@ -49,8 +49,8 @@ def aged() -> tuple[Run, WatchedRoot, RootKeeper]:
     return run, root, keeper
 
 
-def look_after(run: Run, keeper: RootKeeper) -> None:
-    keeper.look_after(run.manager, lambda request: None, lambda: None)
+def maintain(run: Run, keeper: RootKeeper) -> None:
+    keeper.maintain(run.manager, lambda request: None, lambda: None)
 
 
 def test_a_copy_that_becomes_durable_after_the_check_waits_for_the_next_one() -> None:
@@ -63,11 +63,11 @@ def test_a_copy_that_becomes_durable_after_the_check_waits_for_the_next_one() ->
 
     root.after = take_over_then_flush
     there = set(run.root.store.list())
-    look_after(run, keeper)
+    maintain(run, keeper)
     assert run.log.has_durable_copy
     assert there <= set(run.root.store.list()), "the successor's log lost files"
     with pytest.raises(JobRunningError):
-        look_after(run, keeper)
+        maintain(run, keeper)
     assert keeper.is_replaced
     assert there <= set(run.root.store.list())
 
@@ -76,7 +76,7 @@ def test_a_durable_copy_restarts_the_log_and_deletes_older_files() -> None:
     run, _, keeper = aged()
     run.log.flush()
     there = set(run.root.store.list())
-    look_after(run, keeper)
+    maintain(run, keeper)
     assert not there <= set(run.root.store.list())
     assert not run.log.has_durable_copy
 
@@ -114,16 +114,16 @@ def left(run: Run) -> list[str]:
 def test_files_of_a_deleted_savepoint_are_deleted(is_replaced: bool) -> None:
     """Each replacement of a savepoint left the files of the former one for ever."""
     run, keeper, clock = saving()
-    look_after(run, keeper)
+    maintain(run, keeper)
     assert left(run) == [OLD, NEW]
-    look_after(run, keeper)
+    maintain(run, keeper)
     if is_replaced:
         save(run, NEW)
         keeper.note_savepoint()
     else:
         savepoints.expire(run.root.store, "now")
         clock.advance(int(KEPT_WAIT_S * 1e6))
-    look_after(run, keeper)
+    maintain(run, keeper)
     assert left(run) == [NEW]
 
 
@@ -134,11 +134,11 @@ def test_no_file_is_deleted_while_a_savepoint_is_damaged() -> None:
     whole = run.root.store.get(path)
     run.root.store.put(path, b"{")
     for _ in range(3):
-        look_after(run, keeper)
+        maintain(run, keeper)
         clock.advance(int(CONFIG.store_wait_s * 1e6))
     assert f"{path}: " in keeper.broken
     assert len(left(run)) == 3
     run.root.store.put(path, whole)
-    look_after(run, keeper)
+    maintain(run, keeper)
     assert not keeper.broken
     assert left(run) == [OLD, NEW]

@@ -75,7 +75,7 @@ class Producers:
 @pytest.mark.parametrize("over", DOORS)
 @pytest.mark.slow
 def test_a_repeated_request_gets_the_lost_response(tmp_path: Path, over: str) -> None:
-    """The server dies after the rows are durable and before it sends the answer."""
+    """The server dies after the rows are durable and before it sends the response."""
     config, hold = write_config(tmp_path, f"faulty://{tmp_path}/logs"), tmp_path / "hold"
     store = open_store(str(tmp_path / "logs" / "clicks"))
     given = rows("p", 0).to_pylist()
@@ -131,7 +131,7 @@ def test_each_number_is_stored_once_after_any_kill(tmp_path: Path, over: str) ->
 
 
 class Streaming:
-    """A producer that sends while answers are outstanding, and resumes at its position."""
+    """A producer that sends without waiting for responses, and resumes at its position."""
 
     def __init__(self, name: str, numbers: int) -> None:
         self.ledger, self.progress = Ledger(), threading.Condition()

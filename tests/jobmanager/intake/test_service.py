@@ -116,7 +116,7 @@ def test_a_call_waits_for_its_own_batches_before_it_is_rejected(tmp_path: Path) 
 
 
 def test_a_caller_counts_as_silent_from_when_its_response_is_due(tmp_path: Path) -> None:
-    """A call counts as silent only from when its answer is due: until then it waits for it."""
+    """A call does not count as silent before its response is due, because it waits for it."""
     service, clock = IntakeService(config(tmp_path)), ManualClock()
     is_told, is_read = threading.Event(), threading.Event()
 

@@ -55,7 +55,7 @@ def replicated(hosts: int = 3, **limits: Any) -> Scene:
 
 
 def said(out: list[Instruction], kind: type) -> list[object]:
-    """Return the instructions of one kind that hosts received."""
+    """Return the instructions of one kind that were sent to hosts."""
     return [i.instruction for i in out if isinstance(i, Tell) and isinstance(i.instruction, kind)]
 
 
@@ -136,7 +136,7 @@ def test_both_replicas_die_and_restart_together() -> None:
 
 
 def test_a_replica_dies_while_its_replacement_joins(rewrite: bool) -> None:
-    """The replica that should send its state dies before it answers, so both restart."""
+    """The replica that should send its state dies before it has done so, so both restart."""
     scene = replicated()
     scene.checkpoint("b", "b40", 40, 20, epoch=2)
     scene.answers = False

@@ -25,7 +25,7 @@ def asked(out: list[object]) -> list[str]:
 
 
 def answer(scene: Scene, vertex: str, consumed: int, written: int) -> list[object]:
-    """An instance answers with a checkpoint at this position."""
+    """Let an instance report a checkpoint at this position."""
     notice = taken(vertex, scene.at(vertex).epoch, f"{vertex}-saved-{written}", consumed, written)
     return list(scene.tell(replace(notice, asked=True, is_whole=True)))
 
@@ -137,7 +137,7 @@ def test_a_checkpoint_for_a_savepoint_does_not_count_for_a_stop() -> None:
 
 
 def test_a_late_checkpoint_replaces_no_other() -> None:
-    """It answers a request from before all began again, and no reader's checkpoint fits it."""
+    """The checkpoint was requested before the savepoint restarted, so it fits no reader's."""
     scene = Scene(durability="async")
     begun(scene)
     answer(scene, "c", 12, 12)

@@ -1,4 +1,4 @@
-"""A stop: every vertex is asked for a checkpoint, and the job ends when all have answered.
+"""A stop: every vertex is asked for a checkpoint, and the job ends when all have stored one.
 
 Not covered: whether a resume gives the same result (test_stop.py of the driver, tests/sim).
 """
@@ -16,7 +16,7 @@ def asked(out: list[object]) -> list[str]:
 
 
 def waiting(scene: Scene) -> None:
-    """All vertices run, and no host answers."""
+    """A job whose vertices all run; no host has stored a checkpoint yet."""
     scene.start_all()
     scene.answers = False
     out = scene.tell(StopRequested())

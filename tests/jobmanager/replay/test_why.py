@@ -1,4 +1,4 @@
-"""Lineage: the rows that make an output row, checked by a job over these rows alone.
+"""Lineage: the input rows of an output row, checked by a job over these rows alone.
 
 Not covered: another smallest set of rows that a user would find more natural.
 """

@@ -56,7 +56,7 @@ def test_a_job_manager_that_was_killed_in_a_full_container(
     ("more", "words"), [(-1, ""), (0, ""), (1, "ended a process"), (2, "2 pro")]
 )
 def test_kills_are_counted_by_the_kernel(more: int, words: str) -> None:
-    """After a reboot the counter is lower; another machine's counter says nothing."""
+    """A counter that is lower after a reboot, or that of another machine, is ignored."""
     here = {"machine": socket.gethostname(), "kernel_kills": killed_for_memory() - more}
     assert (words in memory_shortage(here)) == (more > 0 or not words)
     assert memory_shortage({**here, "machine": "another"}) == ""

@@ -214,7 +214,7 @@ def rows_at(name: str, rows: list[Row], at: int) -> list[tuple[Any, ...]]:
 
 
 def plain(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """-0.0 as 0.0, and integers of any width alike."""
+    """Return -0.0 as 0.0, and integers of every width as Python integers."""
     return tuple(v + 0.0 if isinstance(v, int | float) else v for v in map(_number, row))
 
 

@@ -16,7 +16,7 @@ from hypothesis import given, strategies as st
 
 from rstream import Appender, ManualClock, MemoryBlobs, SequenceDiscardedError, open_log
 from rstream.errors import AppenderFencedError
-from rstream.intake.readers import forget_reader, needed_seq, tell_position
+from rstream.intake.readers import forget_reader, needed_seq, report_position
 from rstream.intake.writer import LogWriter
 from rstream.store.segment_names import parse_segment_name
 from tests.support.crashing_store import CrashingBlobs, DiedError, Life, deaths
@@ -99,8 +99,8 @@ def test_without_a_retention_everything_is_kept() -> None:
 
 def test_rows_for_a_reader_are_kept_until_it_was_silent_for_long() -> None:
     store, clock = MemoryBlobs(), ManualClock(S)
-    tell_position(store, "job/0", STARTS[1], clock.now_us())
-    tell_position(store, "job/1", STARTS[2], clock.now_us())
+    report_position(store, "job/0", STARTS[1], clock.now_us())
+    report_position(store, "job/1", STARTS[2], clock.now_us())
     live(store, clock)
     assert check(store, ROUNDS) == STARTS[1]
     forget_reader(store, "job/0")
@@ -114,7 +114,7 @@ def test_rows_for_a_reader_are_kept_until_it_was_silent_for_long() -> None:
 
 def test_an_incomplete_position_keeps_everything() -> None:
     store = MemoryBlobs()
-    tell_position(store, "job/0", 7, 5)
+    report_position(store, "job/0", 7, 5)
     assert needed_seq(store, 5) == 7
     assert needed_seq(store, 6) is None
     store.put("_readers/other", store.get("_readers/job%2F0")[:9])
@@ -123,7 +123,7 @@ def test_an_incomplete_position_keeps_everything() -> None:
 
 def test_a_reported_position_survives_a_power_failure() -> None:
     store = Synced({})
-    tell_position(store, "job/0", 7, 5)
+    report_position(store, "job/0", 7, 5)
     assert needed_seq(MemoryBlobs(store.on_disk), 5) == 7
 
 
@@ -133,7 +133,7 @@ def test_the_writer_dies_at_every_call() -> None:
     assert any(call == "put _low_water_mark" for call in calls.calls)
     for at, how in deaths(calls.calls, is_atomic=True):
         store, clock, life = MemoryBlobs(), ManualClock(S), Life(at, how)
-        tell_position(store, "job", STARTS[2], clock.now_us())
+        report_position(store, "job", STARTS[2], clock.now_us())
         with contextlib.suppress(DiedError):
             live(CrashingBlobs(store, life), clock)
         try:
@@ -187,7 +187,7 @@ def test_retention_with_any_times_and_any_reader(
     writer, came_us = opened(store, clock), []
     for number, pause_us in enumerate(pauses_us):
         if is_reading:
-            tell_position(store, "job", STARTS[needed], clock.now_us())
+            report_position(store, "job", STARTS[needed], clock.now_us())
         came_us.append(clock.now_us())
         writer.commit([append("a", number)])
         write_pending(writer)

@@ -50,7 +50,7 @@ class Failing(MemoryBlobs):
 
 
 class Stepped:
-    """A background whose tasks run when the test says so."""
+    """A background whose tasks run when the test tells it to."""
 
     def __init__(self) -> None:
         self.tasks: deque[Callable[[], Any]] = deque()

@@ -133,7 +133,7 @@ STRONG_DRAWING = vertex(drawing(), Recovery("strong"))
 
 
 class Stepped:
-    """A background whose tasks run when the test says."""
+    """A background whose tasks run when the test tells it to."""
 
     def __init__(self) -> None:
         self.tasks: deque[tuple[Callable[[], Any], Future[Any]]] = deque()

@@ -251,7 +251,7 @@ def test_readers_continue_with_the_other_replica(
 
 
 class GatedBlobs(MemoryBlobs):
-    """A store that answers only on request."""
+    """A store that returns only when the test lets it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """A day of two sites that join clicks to searches: real joiners in a simulated world of one seed.
 
-A click comes up to 26 hours after its search; a few clicks have no search. Each site has its own
+A click arrives up to 26 hours after its search; a few clicks have no search. Each site has its own
 copy of both logs, in its own order: most rows arrive within a minute, some hours later. A claim
 takes a second of each tick of a minute, and the other site may run meanwhile. Each site dies twice,
 at a random call of the registry, its journal or its output. West cannot reach the registry for an

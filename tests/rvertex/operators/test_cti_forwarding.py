@@ -59,7 +59,7 @@ TWO = [
 
 
 def _is_of_use(time: int, after: int, last: int) -> bool:
-    """Whether a CTI still waits; ``after``: the next one that does, ``last``: the last one."""
+    """Return whether a CTI still waits. ``after``: the next waiting CTI. ``last``: the last one."""
     width = 1
     while width < 2**63 and time // width != after // width:
         width *= 2

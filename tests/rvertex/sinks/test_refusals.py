@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Answering(http.server.BaseHTTPRequestHandler):
-    """Answers with the status in the path."""
+    """A server that responds with the status in the path."""
 
     def do_POST(self) -> None:
         self.send_error(int(self.path.strip("/")))

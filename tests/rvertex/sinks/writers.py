@@ -39,7 +39,7 @@ class Writer:
         theirs.close()
 
     def open(self, epoch: int) -> DeliveryProgress | None:
-        """Return the answer of the destination."""
+        """Return the result of opening the destination."""
         self.begin("open", epoch)
         found: DeliveryProgress | None = self.answer()
         return found
@@ -53,7 +53,7 @@ class Writer:
         self.answer()
 
     def begin(self, call: str, *numbers: int) -> None:
-        """Start a call without waiting for the answer."""
+        """Start a call without waiting for its result."""
         self._calls.send((call, numbers))
 
     def answer(self) -> Any:

@@ -52,7 +52,7 @@ def asked(
     others_us: int | None = None,
     looks: Looks | None = None,
 ) -> dict[int, int]:
-    """Decide which partitions are idle. ``looks``: by default, all have long been at their ends."""
+    """Decide which partitions are idle. Default of ``looks``: all have long been at their ends."""
     if looks is None:
         looks = Looks()
         for at_s in (NOW_S - 20, NOW_S):

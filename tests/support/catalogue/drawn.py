@@ -83,14 +83,14 @@ def plain(value: Any) -> Any:
 
 
 def alike(a: Any, b: Any) -> bool:
-    """Whether both values are equal; an integer also equals the double that is nearest to it."""
+    """Return whether both values are equal; an integer also equals the double nearest to it."""
     if isinstance(a, float) != isinstance(b, float) and not {type(a), type(b)} & {str, type(None)}:
         a, b = float(a), float(b)
     return bool(plain(a) == plain(b))
 
 
 def ours(call: str, rows: pa.RecordBatch, dialect: str) -> list[Any]:
-    """The values of all rows; ``ERROR`` where a row alone fails."""
+    """Return the values of all rows; ``ERROR`` where a row fails by itself."""
     kinds = {name: kind for name, (kind, _) in VALUES.items()}
     stream = Stream.from_items(kinds, [event(0, **dict.fromkeys(kinds))])
     made = sql(f"SELECT {call} AS v FROM t", {"t": stream}, dialect=dialect)

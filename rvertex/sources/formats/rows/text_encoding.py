@@ -70,7 +70,7 @@ def check_text(path: str, start: bytes) -> None:
     """
     for magic, name in _COMPRESSED.items():
         if start.startswith(magic):
-            what = _what_to_do(path, name)
+            what = _advice_for(path, name)
             raise UnreadableTextError(path, f"it is compressed with {name}{what}")
     for magic, name in _OTHER_FORMATS.items():
         if start.startswith(magic):
@@ -88,7 +88,7 @@ def check_text(path: str, start: bytes) -> None:
         raise UnreadableTextError(path, "it is a binary file, not text")
 
 
-def _what_to_do(path: str, name: str) -> str:
+def _advice_for(path: str, name: str) -> str:
     codec = {"bzip2": "bz2", "Zstandard": "zstd", "LZ4": "lz4"}.get(name, name)
     suffix = next((suffix for suffix, known in CODECS.items() if known == codec), None)
     if suffix is None:

@@ -25,7 +25,7 @@ class Malformed(Exception):  # noqa: N818 - never seen by users
 
 
 class OneRecord:
-    """A position in one record; ``data[at:end]`` is yet to be skipped."""
+    """A position in one record; ``data[at:end]`` has not been skipped yet."""
 
     __slots__ = ("at", "data", "end", "level", "without_bytes")
 

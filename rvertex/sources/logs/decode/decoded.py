@@ -71,9 +71,9 @@ def decode_one_row_each(
 ) -> Decoded:
     """Decode values that have one row each.
 
-    ``parse`` returns a row per value or raises :class:`Refused`. It first parses all values at
-    once. If it raises, ``inspect`` finds some or all bad values, and continues if ``parse`` rejects
-    the others. Then halves of them are parsed, until each bad value is alone.
+    ``parse`` returns a row per value or raises :class:`Refused`. First all values are parsed at
+    once. If that fails, ``inspect`` finds some or all bad values, and the others are parsed. If
+    that fails too, they are halved until each bad value is alone.
     """
     bad: dict[int, Bad] = {}
     left = np.arange(len(values))

@@ -153,7 +153,7 @@ class Client:
         """Run the client's pending callbacks."""
         self._admin.poll(0)
 
-    def ask_topic(self) -> Pending:
+    def request_topic(self) -> Pending:
         """Request the topic's metadata; response 0 contains its id and its partitions."""
         from confluent_kafka import TopicCollection
 
@@ -161,7 +161,7 @@ class Client:
         futures = self._admin.describe_topics(names, request_timeout=ASK_S_MAX)
         return Pending({0: futures[self.topic]})
 
-    def ask_offsets(
+    def request_offsets(
         self,
         partitions: Iterable[int],
         at: Literal["earliest", "latest"] | int,

@@ -40,7 +40,7 @@ def topic_units(spec: SourceSpec) -> tuple[Unit, ...]:
     with _client(spec) as client:
         client.consumer().close()  # the library checks options only when it opens a consumer
         planner = _Planner(spec, client)
-        topic = planner.ask(client.ask_topic)[0]
+        topic = planner.ask(client.request_topic)[0]
         partitions = sorted(partition.id for partition in topic.partitions)
         kind = _topic(spec)
         starts = planner.positions("start", kind.start, partitions)
@@ -69,7 +69,7 @@ def added_units(spec: SourceSpec, known: Sequence[Unit]) -> tuple[Unit, ...]:
         LogNotFoundError, LogRefusedError, LogUnreachableError: naming the topic.
     """
     with _client(spec) as client:
-        topic = _Planner(spec, client, ADDED_S_MAX).ask(client.ask_topic)[0]
+        topic = _Planner(spec, client, ADDED_S_MAX).ask(client.request_topic)[0]
     topic_id, had = str(topic.topic_id), {unit.log_id for unit in known}
     if had != {"" if topic_id == NO_ID else topic_id}:
         return ()  # it is a new topic of the same name; the reader reports the error
@@ -89,7 +89,7 @@ def ends_of(spec: SourceSpec, partitions: Sequence[int]) -> dict[int, int]:
         LogNotFoundError, LogRefusedError, LogUnreachableError: naming the topic.
     """
     with _client(spec) as client:
-        ends = _Planner(spec, client, ADDED_S_MAX).ask(client.ask_offsets, partitions, "latest")
+        ends = _Planner(spec, client, ADDED_S_MAX).ask(client.request_offsets, partitions, "latest")
     return {p: int(answer.offset) for p, answer in ends.items()}
 
 
@@ -167,7 +167,7 @@ class _Planner:
                 )
 
     def _offsets(self, partitions: list[int], at: str | int) -> dict[int, int]:
-        offsets = self.ask(self.client.ask_offsets, partitions, at)
+        offsets = self.ask(self.client.request_offsets, partitions, at)
         return {p: int(answer.offset) for p, answer in offsets.items()}
 
     def _at_time(self, partitions: list[int], time_ms: int) -> dict[int, int]:

@@ -293,7 +293,7 @@ class KafkaLog:
         """Handle a fetch at an offset without a record: it was deleted, or the topic is new."""
         bounds = []
         for at in BOUNDS:
-            answers = self._client.ask_offsets([buffer.partition], at).answers(ASK_S_MAX)
+            answers = self._client.request_offsets([buffer.partition], at).answers(ASK_S_MAX)
             if isinstance(answers, Failure):
                 self._moved = True  # retry the fetch at the same offset
                 return None

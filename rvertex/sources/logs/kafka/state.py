@@ -97,12 +97,12 @@ class TopicState:
         every_s = ENDS_OF_SILENT_EVERY_S if is_silent else ENDS_EVERY_S
         if self._ends is None and now_s >= self._ends_requested_s + every_s:
             self._ends_requested_s, self._fetched = now_s, dict(fetched)
-            committed = self._client.ask_offsets(self._partitions, "latest")
-            written = self._client.ask_offsets(self._partitions, "latest", is_committed=False)
+            committed = self._client.request_offsets(self._partitions, "latest")
+            written = self._client.request_offsets(self._partitions, "latest", is_committed=False)
             self._ends = committed, written
         if self._identity is None and now_s >= self._identity_requested_s + IDENTITY_EVERY_S:
             self._identity_requested_s = now_s
-            self._identity = self._client.ask_topic()
+            self._identity = self._client.request_topic()
         self._check_limits(now_s)
 
     def _take_ends(

@@ -117,13 +117,13 @@ def crash_spilled(world: World) -> None:
         there = spilled(world)
         gone = sorted(known - there)
         known.update(there)
-        slots = {slot for name in gone for slot in _slots_that_may_ask(world, name)}
+        slots = {slot for name in gone for slot in _slots_of_dependent_readers(world, name)}
         return [host for host in world.live_hosts() if slot_of(host) in slots]
 
     strike(world, find, lambda host: host.process.kill("killed after a spill"))
 
 
-def _slots_that_may_ask(world: World, name: str) -> list[int]:
+def _slots_of_dependent_readers(world: World, name: str) -> list[int]:
     """Return the slots of readers that would need a spilled file again if it were lost now."""
     match, core = SPILLED.fullmatch(name), world.core
     if match is None or core is None:

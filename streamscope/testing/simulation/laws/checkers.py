@@ -211,8 +211,8 @@ class Checkers:
             self._world.violate("the log has no hole", f"{when}: {error}")
             return
         self._ranges = self._all_ranges()
-        self._known_are_there(when)
-        self._deliveries_go_on(when)
+        self._known_checkpoints_exist(when)
+        self._deliveries_can_continue(when)
         try:
             restarts = self._shadow.restarts()
         except NoCheckpointError as error:
@@ -228,7 +228,7 @@ class Checkers:
                     detail = f"{when}: {part} of {ref.name} is needed"
                     self._world.violate("nothing live collected", detail)
             for k, stream in enumerate(self._shadow.topology.vertices[vertex].inputs):
-                self._input_is_there(stream, ref.reads[k], when)
+                self._input_exists(stream, ref.reads[k], when)
             for k, stream in enumerate(self._shadow.topology.vertices[vertex].outputs):
                 lo, hi = self._durable(stream.id, ref.outputs[k])
                 if stream.is_durable and hi < ref.outputs[k]:
@@ -247,7 +247,7 @@ class Checkers:
                 found.setdefault(match[1], []).append((int(match[2]), int(match[3])))
         return {root: sorted(ranges) for root, ranges in found.items()}
 
-    def _known_are_there(self, when: str) -> None:
+    def _known_checkpoints_exist(self, when: str) -> None:
         """Law: a successor keeps no deleted checkpoint, even one that is not needed now."""
         for vertex, ref in self._shadow.known():
             if ref.name and HOME + ref.name not in self.blobs:
@@ -255,7 +255,7 @@ class Checkers:
                     "a successor uses no deleted checkpoint", f"{when}: {vertex} {ref.name}"
                 )
 
-    def _deliveries_go_on(self, when: str) -> None:
+    def _deliveries_can_continue(self, when: str) -> None:
         """Law: the output exists from the position of each delivery."""
         for stream, seq in self.delivered().items():
             start, _ = self._durable(stream, seq)
@@ -263,7 +263,7 @@ class Checkers:
                 detail = f"{when}: {stream} begins at {start}, a delivery is at {seq}"
                 self._world.violate("nothing live collected", detail)
 
-    def _input_is_there(self, stream: StreamShape, seq: int, when: str) -> None:
+    def _input_exists(self, stream: StreamShape, seq: int, when: str) -> None:
         """Law: a stream's items exist from ``seq`` to the seq at which its writer continues."""
         writer = self._shadow.chosen.get(stream.writer.vertex)
         end = writer.outputs[stream.writer.index] if writer is not None else self.end_of(stream.id)

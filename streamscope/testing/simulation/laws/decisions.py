@@ -45,7 +45,7 @@ class Decision:
             if any(i.epoch > self._newest for i in writer.instances):
                 yield "readers try all writers before one restarts", repr(notice)[:200]
         if isinstance(notice, TwinLevel) and self._elder is not None:
-            yield from self._what_goes_with(self._elder)
+            yield from self._items_of_retired_remain(self._elder)
         for vertex, join in self._answered:
             waits = any(j is join for j in vertex.joins)
             begun = any(i.slot == join.slot and i.epoch > self._newest for i in vertex.instances)
@@ -94,8 +94,8 @@ class Decision:
             return None
         return self._core.job.instance(notice.vertex, notice.old_epoch)
 
-    def _what_goes_with(self, elder: InstanceState) -> Iterator[Broken]:
-        """Law: items that readers need from a retired instance's memory exist in another's."""
+    def _items_of_retired_remain(self, elder: InstanceState) -> Iterator[Broken]:
+        """Law: items that readers need from a retired instance are in the memory of another."""
         job, notice = self._core.job, self._notice
         assert isinstance(notice, TwinLevel)
         vertex = job.vertices[notice.vertex]

@@ -1,4 +1,4 @@
-"""A branch of a running job: from its state, beside it, without an effect on it.
+"""A branch of a running job starts from the job's state, beside the job, and does not affect it.
 
 Not covered: hosts in separate processes, stores without atomic puts.
 """

@@ -80,7 +80,7 @@ def generation(changed: ChangedJob) -> int:
 
 
 def check_unchanged(changed: ChangedJob) -> None:
-    """The job gives the rows of one that nobody touched; no other root is left."""
+    """Check that the job has the rows of an untouched job, and that no other root is left."""
     changed.has_read_all()
     rows = [{k: v for k, v in row.items() if k != "t"} for row in changed.finish()]
     assert rows == whole_answer(changed, COUNTS)

@@ -80,7 +80,7 @@ VARIED = {
 
 
 def ours(text: str) -> list[Any]:
-    """Evaluate an expression over :data:`ROWS`, as a whole and every fifth row alone."""
+    """Evaluate an expression over all of :data:`ROWS`, and over every fifth row by itself."""
     stream = Stream.from_items(
         {f.name: str(f.type) for f in ROWS.schema},
         [event(n, **row) for n, row in enumerate(ROWS.to_pylist())],

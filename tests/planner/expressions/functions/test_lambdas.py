@@ -202,7 +202,7 @@ def test_a_lambda_that_may_fail_makes_the_call_fallible() -> None:
 
 
 def test_translations_to_spark() -> None:
-    """Nested lambdas have different parameter names, since Spark's see the outer ones."""
+    """Nested lambdas have different parameter names, since Spark sees the outer ones, too."""
     expr = CASES[-1][0]
     columns = {"ll": "c0", "x": "c1"}
     found = to_sql(resolve(expr.node, SCHEMA), columns)

@@ -247,7 +247,7 @@ def ending(seed: int) -> Stream:
 
 
 def means(seed: int) -> Stream:
-    """Results that are often equal."""
+    """Means: results that are often equal."""
     return things(seed).group_by("k").agg(m=agg.mean("x")).with_columns(m=col("m").round())
 
 

@@ -176,7 +176,7 @@ def bag(rows: list[naive.Row]) -> list[str]:
 
 
 def known(pieces: list[naive.Due], inputs: list[Run]) -> list[naive.Row]:
-    """The pieces before the first one that is not due by the greatest time so far."""
+    """The pieces before the first one that is not due at the greatest time so far."""
     seen = [int(MIN_TIME), *inputs[0].ctis.tolist()]
     for run in inputs:
         seen += run.events.column(VS).to_pylist()

@@ -211,7 +211,7 @@ def test_clip(inputs: list[Run], both: bool, cuts: list[int]) -> None:
 
 
 def released(rows: list[naive.Due], inputs: list[Run]) -> list[naive.Row]:
-    """The rows before the first one that is not due by the greatest time so far."""
+    """The rows before the first one that is not due at the greatest time so far."""
     seen = [MIN_TIME, *inputs[0].ctis.tolist()]
     for run in inputs:
         seen += run.events.column("_vs").to_pylist()

@@ -360,7 +360,7 @@ def test_in_a_continued_job_a_file_that_was_read_may_not_be_deleted(
 
 
 class OnCall(InlineBackground):
-    """Runs a task when the test says so."""
+    """Runs a task when the test tells it to."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -57,7 +57,7 @@ def away() -> SourceSpec:
 
 def test_a_closed_client_ends_at_once(admins: list[weakref.ref[object]]) -> None:
     client = Client("t", {"bootstrap.servers": f"127.0.0.1:{free_port()}"})
-    pending = client.ask_offsets([0], "latest")
+    pending = client.request_offsets([0], "latest")
     del client
     assert [admin() for admin in admins] == [None]
     assert not pending.done() or pending.answers(0)

@@ -42,7 +42,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             future.set_result(SimpleNamespace(partitions=numbers, topic_id=topic_id))
             return Pending({0: future})
 
-        monkeypatch.setattr(Client, "ask_topic", ask)
+        monkeypatch.setattr(Client, "request_topic", ask)
 
     return say
 
@@ -77,13 +77,13 @@ def test_a_time_between_milliseconds_is_rounded_up(
 ) -> None:
     """It starts at the later millisecond; without a record from then on, at the partition's end."""
     asked: list[object] = []
-    ask = Client.ask_offsets
+    ask = Client.request_offsets
 
     def noted(client: Client, partitions: Any, at: Any, **given: Any) -> Pending:
         asked.append(at)
         return ask(client, partitions, at, **given)
 
-    monkeypatch.setattr(Client, "ask_offsets", noted)
+    monkeypatch.setattr(Client, "request_offsets", noted)
     topic(0)
     (unit,) = topic_units(topic_spec(mock, "t", start=us))
     assert [at for at in asked if isinstance(at, int)] == [ms]

@@ -214,7 +214,7 @@ def test_only_records_before_the_first_kept_one_are_lost(
         (buffer, _) = found.log._buffers
         bounds = iter([first, 5])
         answer = SimpleNamespace(answers=lambda _: {0: SimpleNamespace(offset=next(bounds))})
-        monkeypatch.setattr(found.log._client, "ask_offsets", lambda *_: answer)
+        monkeypatch.setattr(found.log._client, "request_offsets", lambda *_: answer)
         error = found.log._out_of_range(buffer, "no such offset")
         assert isinstance(error, LostInputError) == is_lost
 

@@ -42,14 +42,14 @@ class Asking:
             self.state.poll({0: fetched})
 
     def answer(self, fetched: int) -> None:
-        """Query once more, and use the answer."""
+        """Request the ends once more, and use the response."""
         self.clock.advance(1_000_000)
         now_s = self.clock.monotonic_s()
         self.until(fetched, lambda: self.state.ends[0].reported_s == now_s)
 
 
 def test_an_end_is_as_old_as_its_request() -> None:
-    """A row written after the request may be missing in the answer."""
+    """A row written after the request may be missing in the response."""
     asking = Asking()
     asked_s = asking.clock.monotonic_s()
     asking.state.poll({0: 0})
