@@ -34,6 +34,7 @@ from rstream.store.local_files import (
     make_private,
     put_file,
     sync_folder,
+    write_draft,
 )
 from rstream.store.memory_blobs import MemoryBlobs, get_or_none
 from rstream.store.part_files import PartFiles, split_part
@@ -269,7 +270,10 @@ class FsspecBlobs:
         try:
             if self._has_folders:
                 private = self._make_folder(full.rpartition("/")[0])
-            if self._is_local:
+            if self._is_local and self._unsynced is not None and not is_new:
+                write_draft(full, data, private=private)
+                self._unsynced.append(full)
+            elif self._is_local:
                 put_file(full, data, is_new=is_new, sync=self._fsync, private=private)
                 if self._unsynced is not None:
                     self._unsynced.append(full)

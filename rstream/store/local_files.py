@@ -66,6 +66,23 @@ def put_file(
         sync_folder(folder)
 
 
+def write_draft(full: str, data: bytes | pa.Buffer, *, private: bool = False) -> None:
+    """Write a file that no process reads before a later file exists. It is not synced.
+
+    A new file gets its final name at once. An existing one may be in use by another process, which
+    has replaced this one, so it is replaced atomically.
+    """
+    try:
+        with open(full, "xb", opener=private_opener if private else None) as file:
+            file.write(data)
+    except FileExistsError:
+        put_file(full, data, is_new=False, sync=False, private=private)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.remove(full)
+        raise
+
+
 def files_below(folder: str) -> list[str]:
     """List all files in a folder and below it, unordered; empty if the folder does not exist.
 
