@@ -10,7 +10,8 @@ root at a tick (requests, deletions, the status) may fail; the next tick tries i
 Invariants: (1) one thread calls ``handle``; (2) before a deletion, the driver flushes the log, and
 then checks that it still owns the root, so a successor knows of the deletion; (3) it does the same
 before it starts or takes over a job, because epochs of instances follow from the number of
-takeovers; (4) a driver that finds another owner ends without writing any file, not even a status.
+takeovers (after a change, a successor skips these epochs anyway); (4) a driver that finds another
+owner ends without writing any file, not even a status.
 """
 
 from __future__ import annotations
@@ -139,6 +140,8 @@ class Driver(Requests):
         #: Called when a user requests to retry failed deliveries, or to change the job.
         self.on_retry: Callable[[], None] = lambda: None
         self.on_change: Callable[[], None] = lambda: None
+        #: Called after the hosts of a stopped job were ordered to end.
+        self.on_ending: Callable[[], None] = lambda: None
         #: Whether the log stays open for another driver, if the job stops.
         self.keeps_log = False
         #: Where the processes of the hosts then wait for other hosts; empty: they exit.
@@ -231,12 +234,11 @@ class Driver(Requests):
         if self._held and not self._may_still_wait():
             self._flush()
         now = self._clock.monotonic_s()
-        if now - self._ticked_s < self._config.tick_s:
+        if self.ended_s is not None or now - self._ticked_s < self._config.tick_s:
             return
         self._time.forgive(self._ticked_s, now)
         self._ticked_s = now
-        if self.ended_s is None:
-            self._handle(Tick(self._time.now_us()))
+        self._handle(Tick(self._time.now_us()))
         if self._held:
             self._flush()
         self._on_tick(self._manager)
@@ -297,7 +299,9 @@ class Driver(Requests):
         if waits and not begins and all(map(may_wait, instructions)):
             self._held += instructions
             return
-        if waits or begins:
+        if begins and self.log.skips_names:
+            self._keeper.insist(self._keeper.check_owner)
+        elif waits or begins:
             self._flush()
         for instruction in instructions:
             self._perform(instruction)
@@ -395,6 +399,8 @@ class Driver(Requests):
         self.ended_s, is_stopped = self._clock.monotonic_s(), self._manager.state == "stopped"
         for host in self._manager.hosts:
             self._stop_host(peer_name(host.name, 0), self._stays_at if is_stopped else "")
+        if is_stopped:
+            self.on_ending()
         self._executor.close(self._config.host_stop_wait_s)
 
     def _stop_host(self, peer: str, stays_at: str = "") -> None:

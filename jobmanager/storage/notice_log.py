@@ -106,6 +106,14 @@ class NoticeLog:
         """Number of notices that a successor would have to read."""
         return self._notices
 
+    @property
+    def skips_names(self) -> bool:
+        """Whether a change began the log. Then a successor skips the names after the copy.
+
+        It does so even if no later notice is durable; see :meth:`replay`.
+        """
+        return bool(self._begun_with)
+
     def append(self, notice: Notice) -> None:
         """Add a notice; it becomes durable in the background."""
         data = LOG_CODEC.encode(notice)

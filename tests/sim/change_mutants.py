@@ -108,8 +108,8 @@ def the_new_plan_is_written_before_the_commit() -> Mutant:
     original = apply._commit
 
     def commit(drafted: Any, change: Any, shell: Any) -> Any:
-        store = drafted.draft.final.store
-        store.put(PLAN, store.get(f"{change.folder}/{pending.PLACED}"))
+        root, store = drafted.draft.final, drafted.draft.final.store
+        store.put(PLAN, store.get(f"{change.drawn_folder(root.epoch)}/{pending.PLACED}"))
         for _ in range(LOOKS):  # so that a process often dies in between
             store.list(pending.COMMITS)
         return original(drafted, change, shell)

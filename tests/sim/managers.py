@@ -97,6 +97,7 @@ class ManagerProcess(of_query.ManagerProcess):
                 lambda: None,
                 clock=SimClock(world.scheduler, process),
                 background=lambda: world.background(process),
+                aside=self._draw_now,
             )
             self._changing.watch(driver)
         if self._plan is not None:
@@ -118,6 +119,14 @@ class ManagerProcess(of_query.ManagerProcess):
                 SimDeliveryWiring(world, process),
             )
             self._deliveries.start()
+
+    def _draw_now(self, work: Callable[[], None]) -> Callable[[], object]:
+        """Draw a change before the hosts end. This process may die meanwhile."""
+        if self._world.scheduler.chance(0.5):
+            set_trap(self._world, self.process)
+        with self._world.changing():
+            work()
+        return lambda: None
 
     @property
     def have_caught_up(self) -> bool:
@@ -154,7 +163,7 @@ class ManagerProcess(of_query.ManagerProcess):
             self._deliveries.stop()
         elif self._world.scheduler.chance(0.5):
             assert self.driver is not None
-            self._following = Following(core.job, self.driver.log, self._call_hosts)
+            self._following = Following(core.job, self.driver.log, changing.drawn, self._call_hosts)
         tidy(root, self._untidied)
         self._change(root, CHANGE_TRIES_MAX)
 

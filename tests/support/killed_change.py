@@ -15,7 +15,7 @@ import jobmanager
 from jobmanager.driver.driver import Driver
 from jobmanager.driver.job_deliveries import JobDeliveries
 from jobmanager.driver.running import legs, run
-from jobmanager.driver.running.changes import apply, drafting, pending
+from jobmanager.driver.running.changes import apply, drafting, pending, stopped
 from jobmanager.storage.query_file import load_query, query_file
 from tests.support.changed_jobs import QUICK
 from tests.support.jobs import WAIT_S
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 PHASES: dict[str, tuple[Any, str, str]] = {
     "asked to save": (Driver, "save", "after"),
     "asked to stop": (Driver, "stop", "after"),
+    "drawn": (stopped, "draw_ahead", "after"),
     "stopped": (run, "leg_after", "before"),
     "delivering the rest": (JobDeliveries, "drain", "before"),
     "all delivered": (JobDeliveries, "drain", "after"),
@@ -61,6 +62,7 @@ WITHOUT = {
     "rollback": (*ONLY_SAVED, "saving", "saved"),
     "savepoint": (
         "asked to stop",
+        "drawn",
         "stopped",
         "delivering the rest",
         "all delivered",

@@ -163,7 +163,7 @@ def _changed(
         if changing.keeps_code:
             go_on(plan, leg.driver.log).driver.call_hosts(state)
 
-    following = Following(leg.driver.job, leg.driver.log, call_hosts)
+    following = Following(leg.driver.job, leg.driver.log, changing.drawn, call_hosts)
     following.tidy.append(leg.driver.delete_obsolete)
     left = CHANGE_TRIES_MAX - run.changes_tried
     shell = Shell(following=following, stopped_because=changing.stopped_because)

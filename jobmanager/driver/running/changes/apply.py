@@ -12,6 +12,7 @@ starts before all steps are done; (3) a repeated step changes nothing.
 from __future__ import annotations
 
 import contextlib
+import logging
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,7 +20,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jobmanager.config import JobConfig
 from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.changes.cut import read_cut
-from jobmanager.driver.running.changes.drafting import complete, draft_change, settings_before
+from jobmanager.driver.running.changes.drafting import (
+    basis_of,
+    complete,
+    draft_change,
+    draw_change,
+    settings_before,
+)
 from jobmanager.driver.running.changes.ends import next_generation, truncate, withdraw_fences
 from jobmanager.driver.running.changes.errors import ChangeRefusedError, NotACutError
 from jobmanager.state.messages import LOG_CODEC, StateCopied
@@ -42,7 +49,7 @@ from rstream.store.sync_later import side_by_side
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from jobmanager.driver.running.changes.drafting import Drafted
+    from jobmanager.driver.running.changes.drafting import Drafted, Drawn
     from jobmanager.driver.running.changes.pending import Change
     from jobmanager.state.job_state import JobState
     from jobmanager.storage.root import JobRoot
@@ -50,21 +57,27 @@ if TYPE_CHECKING:
     from rstream.clock import Clock
     from rstream.log.background import Background
 
+_log = logging.getLogger(__name__)
+
 
 class Following:
     """State that the next driver in this process takes over, instead of reading it.
 
     ``job``: the state of the job at the cut. ``log``: has its notices, all of them durable.
-    ``on_committed``: called with the next plan and state, to start the hosts of the next driver.
+    ``drawn_ahead``: waits for the files of the change, drawn while the hosts ended, if there are
+    any. ``on_committed``: called with the next plan and state, to start the hosts of the next
+    driver.
     """
 
     def __init__(
         self,
         job: JobState,
         log: NoticeLog,
+        drawn_ahead: Callable[[], Drawn | None] = lambda: None,
         on_committed: Callable[[PhysicalPlan, StateCopied], object] = lambda plan, copy: None,
     ) -> None:
-        self.job, self.log, self.on_committed = job, log, on_committed
+        self.job, self.log = job, log
+        self.drawn_ahead, self.on_committed = drawn_ahead, on_committed
         #: Whether the log has begun again, with the copy of the next generation's state.
         self.has_begun = False
         #: Deletes obsolete files. If the process dies before, the next change deletes them.
@@ -105,6 +118,25 @@ def before_stop(root: JobRoot) -> None:
     withdraw_fences(root, plan, next_generation(root))
 
 
+def draw_ahead(root: JobRoot, job: JobState, change: Change, clock: Clock) -> Drawn | None:
+    """Draw the pending change while the hosts of the stopped job end. None: it must wait for them.
+
+    ``job``: its state, all whose notices are durable.
+    """
+    try:
+        plan, number = root.read_plan(to_run=True), next_generation(root)
+        assert plan is not None
+        if change.kind != "savepoint":
+            withdraw_fences(root, plan, number)
+        cut = read_cut(root, plan, job)
+        drawn = draw_change(root, plan, cut, change, number, clock.now_us())
+        drawn.draft.synced()
+        return drawn
+    except Exception as error:  # it is drawn again, with all consequences
+        _log.info("the change is not drawn ahead: %s", error)
+        return None
+
+
 def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
     """Carry out the pending change, if any. Return its outcome; None: no change is pending.
 
@@ -127,13 +159,16 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
         if done is not None:
             pending.close(root.store, change.id, done, root.epoch)
             return done
-    number = next_generation(root)
-    if change.kind != "savepoint":  # an attempt may have died
+    number, following = next_generation(root), shell.following
+    drawn = None if following is None else following.drawn_ahead()
+    if drawn is None and change.kind != "savepoint":  # an attempt may have died
         withdraw_fences(root, plan, number)
     # before a draft, because its fences hide rows beyond the cut
-    cut = read_cut(root, plan, None if shell.following is None else shell.following.job)
+    cut = read_cut(root, plan, None if following is None else following.job)
     try:
-        drafted = draft_change(root, plan, cut, change, number, shell.clock.now_us())
+        if drawn is None or drawn.basis != basis_of(cut, change, number):
+            drawn = draw_change(root, plan, cut, change, number, shell.clock.now_us())
+        drafted = draft_change(drawn, plan, cut, change, number)
         if change.kind == "savepoint":
             return _saved(drafted, change, shell)
         return _commit(drafted, change, shell)
@@ -179,6 +214,7 @@ def _commit(drafted: Drafted, change: Change, shell: Shell) -> dict[str, Any]:
     commit = {
         "id": change.id,
         "kind": change.kind,
+        "drawn": change.drawn_folder(root.epoch),
         "savepoint": savepoint.name,
         "time": savepoint.time_us,
         "settings": drafted.settings,
@@ -195,7 +231,9 @@ def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[st
     Raises:
         JobRunningError: another job manager has taken over.
     """
-    store, folder = root.store, f"{pending.FOLDER}/{commit['id']}"
+    store = root.store
+    # a former release writes the files into the folder of the change
+    drawn = commit.get("drawn", f"{pending.FOLDER}/{commit['id']}")
     if shell.following is None:
         root.claim(shell.clock.now_us(), after=root.epoch)
     else:  # the owner's log continues, with the copy
@@ -203,14 +241,14 @@ def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[st
     for uri, end in commit["ends"].items():
         truncate(root.open_store(uri), end, commit["settings"][GENERATION])
         root.check_owner()
-    placed = store.get(f"{folder}/{pending.PLACED}")
-    query = store.get(f"{folder}/{pending.NEXT_QUERY}")
+    placed = store.get(f"{drawn}/{pending.PLACED}")
+    query = store.get(f"{drawn}/{pending.NEXT_QUERY}")
     settings = {**root.settings(), **commit["settings"]}
     blobs = {PLAN: placed, QUERY: query, JOB: json_document(settings)}
     if (manifest := commit.get("manifest")) is not None:
         blobs[from_json(manifest).manifest] = json_document(manifest)
     plan = plan_in(read_pickle_document(placed), display_uri(root.uri))
-    copy = LOG_CODEC.decode(store.get(f"{folder}/{pending.COPY}"))
+    copy = LOG_CODEC.decode(store.get(f"{drawn}/{pending.COPY}"))
     assert isinstance(copy, StateCopied), copy
     copy = replace(copy, epoch=max(copy.epoch, 1))
     if shell.following is not None:
@@ -225,7 +263,7 @@ def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[st
         begin_log(root, copy, shell)
 
     puts = [partial(store.put, path, data) for path, data in blobs.items()]
-    side_by_side(store, [*puts, renew, begin])
+    side_by_side(store, [begin, *puts, renew])  # the beginning takes longest
     shell.later(lambda: _delete_channels(root, plan))
     if manifest is not None:
         shell.later(lambda: delete_replaced(store, from_json(manifest)))

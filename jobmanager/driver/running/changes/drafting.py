@@ -1,8 +1,9 @@
 """Drafts a change: a savepoint of the cut, and the files of the next generation.
 
-Nothing here commits. But fences (files that hide later rows of a former generation from readers)
-hide rows at once. So the ends of the outputs must have been checked before
-(:func:`.cut.read_cut`).
+Nothing here commits. :func:`draw_change` writes files that no process reads before the commit, so
+it may run while the hosts still end. Fences (files that hide later rows of a former generation from
+readers) hide rows at once. So :func:`draft_change` puts them, after the hosts have ended and the
+ends of the outputs were checked (:func:`.cut.read_cut`).
 """
 
 from __future__ import annotations
@@ -172,28 +173,70 @@ class _Built(NamedTuple):
     ends: dict[str, int] | None = None
 
 
-def draft_change(
-    root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change, number: int, now_us: int
-) -> Drafted:
-    """Write all files that precede the commit of a change, and make them durable.
+class Drawn(NamedTuple):
+    """The files of a change, without fences. ``basis``: see :func:`basis_of`.
 
-    ``number``: of the next generation.
+    ``plan``: the next one; None: the change is a savepoint.
+    """
+
+    draft: Draft
+    savepoint: Savepoint
+    basis: tuple[object, ...]
+    plan: PhysicalPlan | None = None
+    settings: dict[str, Any] = {}  # noqa: RUF012
+    ends: dict[str, int] | None = None
+
+
+def basis_of(cut: Cut, change: Change, number: int) -> tuple[object, ...]:
+    """Return what a drawn change depends on. It can be used at a cut with an equal basis."""
+    job = cut.job
+    ended = {v: (s.ends, tuple(s.digests)) for v, s in job.vertices.items() if s.is_finished}
+    counts = job.epoch, job.takeovers, job.checkpointed_us
+    return change.id, number, *counts, dict(cut.refs), cut.rests, ended
+
+
+def draw_change(
+    root: JobRoot, plan: PhysicalPlan, cut: Cut, change: Change, number: int, now_us: int
+) -> Drawn:
+    """Write files for the commit of a change. ``number``: of the next generation.
 
     Raises:
         ChangeRefusedError, NotByKeyError, CannotConvertError: the change is not possible.
-        NotACutError: a suspended host has written beyond the cut.
+        NotACutError: rows between two vertices are gone, or not written yet.
     """
-    draft = Draft(root)
+    draft, basis = Draft(root), basis_of(cut, change, number)
     if change.kind == "savepoint":
-        return Drafted(draft, save_cut(draft, plan, cut, change.savepoint, now_us))
+        return Drawn(draft, save_cut(draft, plan, cut, change.savepoint, now_us), basis)
     draw = {"deploy": _deployed, "rescale": _rescaled, "rollback": _rolled_back}[change.kind]
     savepoint, built, settings, ends = draw(draft, plan, cut, change, number, now_us)
-    fence_off(draft.root, (plan, built.plan), cut, number, ends or {})
     plan, store = in_generation(built.plan, number), draft.root.store
-    store.put(f"{change.folder}/{pending.PLACED}", pickle_document(plan_without_place(plan)))
-    store.put(f"{change.folder}/{pending.COPY}", LOG_CODEC.encode(built.copy))
-    draft.synced()
+    folder = change.drawn_folder(root.epoch)
+    queries = {"deploy": f"{change.folder}/{pending.NEXT_QUERY}", "rescale": QUERY}
+    query = queries.get(change.kind, f"{savepoint.folder}/{QUERY}")
+    store.put(f"{folder}/{pending.NEXT_QUERY}", store.get(query))
+    store.put(f"{folder}/{pending.PLACED}", pickle_document(plan_without_place(plan)))
+    store.put(f"{folder}/{pending.COPY}", LOG_CODEC.encode(built.copy))
     settings = {UNDO: savepoint.name, **settings, GENERATION: number, "plan": plan.plan_hash}
+    return Drawn(draft, savepoint, basis, plan, settings, ends)
+
+
+def draft_change(
+    drawn: Drawn, plan: PhysicalPlan, cut: Cut, change: Change, number: int
+) -> Drafted:
+    """Fence off the outputs, and make all files durable, as the last step before the commit.
+
+    The hosts must have ended, and the deliveries too.
+
+    Raises:
+        NotACutError: a suspended host has written beyond the cut.
+    """
+    draft, savepoint, _, new, settings, ends = drawn
+    if change.kind != "rollback":
+        savepoint = replace(savepoint, deliveries=_delivered(draft.final, plan, cut))
+    if new is None:
+        return Drafted(draft, savepoint)
+    fence_off(draft.root, (plan, new), cut, number, ends or {})
+    draft.synced()
     return Drafted(draft, savepoint, settings, ends)
 
 
@@ -219,7 +262,6 @@ def _rescaled(
     root = draft.root
     savepoint = save_cut(draft, plan, cut, before_name(number), now_us)
     built = Rescaler(root, savepoint, plan, change.new_bounds, number).build()
-    root.store.put(f"{change.folder}/{pending.NEXT_QUERY}", root.store.get(QUERY))
     return _Built(savepoint, built, {})
 
 
@@ -253,8 +295,6 @@ def _rolled_back(
     settings = settings_before(root, savepoint)
     links = {stage.name: stage.name for stage in former.stages}
     built = Builder(root, savepoint, (former, former), links, number).build()
-    query = root.store.get(f"{savepoint.folder}/{QUERY}")
-    root.store.put(f"{change.folder}/{pending.NEXT_QUERY}", query)
     kept: dict[str, Any] = {
         name: settings[name] for name in ("query_file", "folders") if name in settings
     }

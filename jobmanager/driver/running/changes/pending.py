@@ -80,6 +80,10 @@ class Change:
         """The folder of the change's files, relative to the job's root."""
         return f"{FOLDER}/{self.id}"
 
+    def drawn_folder(self, epoch: int) -> str:
+        """The folder of the files that the job manager of an epoch writes for its commit."""
+        return f"{self.folder}/{epoch:010d}"
+
 
 def new_change(kind: Kind, **fields: Any) -> Change:
     """Return a change with a new id."""

@@ -12,10 +12,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from jobmanager.driver.input_positions import CHANGING
 from jobmanager.driver.running.changes import pending
-from jobmanager.driver.running.changes.apply import SHELL, Shell, before_stop, carry_out
+from jobmanager.driver.running.changes.apply import (
+    SHELL,
+    Shell,
+    before_stop,
+    carry_out,
+    draw_ahead,
+)
 from jobmanager.driver.running.changes.drafting import save
 from jobmanager.driver.running.changes.errors import NotACutError
 from jobmanager.driver.running.changes.taking import Taking, reason_to_stop
@@ -26,9 +34,10 @@ from rstream.errors import OperatingError, StreamEngineError
 from rstream.log.background import ThreadBackground
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from jobmanager.driver.driver import Driver
+    from jobmanager.driver.running.changes.drafting import Drawn
     from jobmanager.driver.running.changes.pending import Change
     from jobmanager.manager.manager import JobManager
     from jobmanager.storage.root import JobRoot
@@ -41,6 +50,15 @@ CHANGE_TRIES_MAX = 3
 #: Kinds of changes after which processes may continue: they have imported the user's modules, and
 #: another query may need other versions of them.
 SAME_CODE = ("rescale", "savepoint")
+#: Starts work and returns a function that waits for its end.
+Aside = Callable[[Callable[[], None]], Callable[[], object]]
+
+
+def in_thread(work: Callable[[], None]) -> Callable[[], object]:
+    """Start the work. Return a function that waits for its end."""
+    thread = threading.Thread(target=work, name="change", daemon=True)
+    thread.start()
+    return thread.join
 
 
 class Delivering(Protocol):
@@ -68,10 +86,11 @@ class Changing:
         *,
         clock: Clock | None = None,
         background: Callable[[], Background] = lambda: ThreadBackground("savepoint"),
+        aside: Aside = in_thread,
     ) -> None:
         """Start to watch. ``on_begin``: called before the driver is stopped.
 
-        ``background``: opens the thread that writes a savepoint.
+        ``background``: opens the thread that writes a savepoint. ``aside``: draws a change.
 
         After a restart, a change waits until the output again has all items that ``deliveries``
         have delivered. Otherwise the new query would compute other items in their place.
@@ -89,11 +108,14 @@ class Changing:
         self.has_begun = False
         #: Whether the request file could not be read after a notice.
         self._is_unread = False
+        self._aside = aside
+        self._await_drawn: Callable[[], object] = lambda: None
+        self._drawn: Drawn | None = None
 
     def watch(self, driver: Driver) -> None:
         """Stop this driver if a change is requested, or is already pending."""
         self._driver = driver
-        driver.on_change = self.note_request
+        driver.on_change, driver.on_ending = self.note_request, self._draw
         self.note_request()
 
     def note_request(self) -> None:
@@ -155,11 +177,33 @@ class Changing:
         """Whether processes of hosts may run on after the change."""
         return self.change is not None and self.change.kind in SAME_CODE
 
+    def _draw(self) -> None:
+        """Draw the change while the hosts end, if the job has stopped for it."""
+        driver, change = self._driver, self.change
+        if not self.has_begun or change is None or driver is None:
+            return
+
+        def draw() -> None:
+            self._drawn = draw_ahead(self._root, driver.job, change, self._clock)
+
+        self._await_drawn = self._aside(draw)
+
+    def drawn(self) -> Drawn | None:
+        """Wait for the drawn change. Return it, once; None: there is none."""
+        self._await_drawn()
+        drawn, self._drawn = self._drawn, None
+        return drawn
+
     def start(self) -> None:
         """Do nothing, because the driver's first tick checks for a change."""
 
     def stop(self, state: str) -> None:
-        """Wait for a savepoint that is being written. End requests that wait for one in vain."""
+        """Wait for a savepoint that is being written. End requests that wait for one in vain.
+
+        Wait for a drawn change, too, unless the change is carried out.
+        """
+        if state != CHANGING:
+            self._await_drawn()
         if self._taking is not None:
             self._taking.close()
             if self._taking.is_hung:  # it may still write files, so a successor must begin again

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from jobmanager.driver.running.changes import pending
+from jobmanager.driver.running.changes import apply, pending
+from jobmanager.driver.running.changes.drafting import draw_change
 from jobmanager.driver.running.changes.errors import ChangeUndoneError
 from jobmanager.driver.running.changes.pending import new_change
-from jobmanager.driver.running.deploying import deploy, take_savepoint
+from jobmanager.driver.running.deploying import deploy, rescale, take_savepoint
 from jobmanager.errors import JobFailedError
 from jobmanager.storage.root import CHANGE, JobRoot
 from jobmanager.storage.savepoints import read_savepoint
@@ -28,6 +29,7 @@ from tests.support.live import answer_rows
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from jobmanager.driver.running.changes.drafting import Drawn
     from rvertex.host.host import HostSpec
 
 ONES, TWOS = (f'rows.select("key", "x", v=ss.lit({v}))' for v in (1, 2))
@@ -93,6 +95,31 @@ def test_a_savepoint_stays_if_its_replacement_is_undone(
     assert read_savepoint(JobRoot(root).store, "nightly") == former
     stalled.stalls.clear()
     stalled.changed.finish()
+
+
+@pytest.mark.slow
+def test_a_change_that_was_drawn_for_another_cut_is_drawn_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = ChangedJob(tmp_path)
+    changed.append(2)
+    changed.run(changed.query("counts", COUNTS))
+    changed.has_read_all()
+    drawn: list[Drawn] = []
+
+    def draw(*given: Any) -> Drawn:
+        drawn.append(draw_change(*given))
+        is_outdated = len(drawn) == 2
+        return drawn[-1]._replace(basis=()) if is_outdated else drawn[-1]
+
+    monkeypatch.setattr(apply, "draw_change", draw)
+    for parallelism, count in ((3, 1), (2, 3)):
+        done = rescale(changed.root, parallelism=parallelism, wait_s=WAIT_S)
+        assert done["state"] == "done"
+        assert len(drawn) == count
+        changed.append()
+        changed.has_read_all()
+    assert changed.finish() == whole_answer(changed, COUNTS)
 
 
 @pytest.mark.slow
