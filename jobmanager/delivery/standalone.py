@@ -39,7 +39,7 @@ TICK_S = 0.5
 #: Seconds between two records of its position in the root. The job keeps the items from this
 #: position on.
 TELL_EVERY_S = 5.0
-#: Seconds for which it retries to read the root before it fails.
+#: How long an unreadable root is retried before the delivery fails, s.
 STORE_WAIT_S = 300.0
 _log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -214,7 +214,7 @@ def _newest(store: BlobStore, name: str) -> Savepoint | None:
         with contextlib.suppress(FileNotFoundError):  # replaced or expired meanwhile
             return _read(store, newest[name])
     where = f"{display_uri(store.uri)}/{folder_of(name)}"
-    raise StoreError(where, f"the savepoint was replaced during {READS_MAX} reads")
+    raise StoreError(where, f"the savepoint was replaced during {READS_MAX} reads; try again")
 
 
 def _read(store: BlobStore, path: str) -> Savepoint:

@@ -276,7 +276,7 @@ def read_events(uri_or_store: str | BlobStore, *, columns: Sequence[str] | None 
     reader = open_reader(uri_or_store, columns=columns)
     schema = reader.read_schema()
     if schema is None:
-        raise StoreError(str(uri_or_store), "there is no segment of a stream")
+        raise StoreError(str(uri_or_store), "the folder has no segment of a stream")
     tables = []
     while (items := reader.read_next()) is not None:
         tables.append(pa.Table.from_batches([only_events(items.batch)]))

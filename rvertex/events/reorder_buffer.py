@@ -39,7 +39,7 @@ class SortedRuns:
 
     @property
     def runs(self) -> int:
-        """Number of runs that the next take must read."""
+        """Number of sorted runs that the next call of :meth:`take_below` must read."""
         return len(self._runs)
 
     def push(self, events: pa.RecordBatch) -> None:
@@ -90,7 +90,7 @@ class ArrivalOrder:
         return sum(batch.num_rows for batch in self._batches)
 
     def push(self, events: pa.RecordBatch) -> None:
-        """Add ``events`` behind all others."""
+        """Append ``events``, which arrived after all others."""
         if events.num_rows:
             self._batches.append(events)
 

@@ -106,7 +106,7 @@ def _shape(wanted: Wanted) -> Take:
 
 
 def _spread(wanted: Wanted) -> Take:
-    """Return the variance or its root by Spark's population variance; 0 for equal values."""
+    """Return SQL for a variance or standard deviation, from Spark's population variance."""
     name, ddof = wanted.name, wanted.aggregate.argument
     value = f"cast({wanted.column} as double)"
     partial = {

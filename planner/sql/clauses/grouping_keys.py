@@ -86,7 +86,7 @@ def listed(
     scope: Scope,
     error: Callable[[exp.Expr, str], SqlError],
 ) -> exp.Expr:
-    """Return the expression of a key that is a position in the SELECT list, or an alias in it."""
+    """Return the expression of a key that is a position or an alias in the SELECT list."""
     if isinstance(node, exp.Literal) and not node.is_string:
         at = int(node.name) if node.name.isdigit() else 0
         if not 1 <= at <= len(items):

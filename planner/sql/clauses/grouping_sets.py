@@ -60,7 +60,9 @@ def _sets(clause: exp.Expr, names: Names) -> _Sets | None:
         more = _listed_sets(part)
         sets = more if sets is None else [a + b for a, b in itertools.product(sets, more)]
         if len(sets) > _SETS_MAX:
-            raise names.text.error(part, f"{len(sets)} sets; at most {_SETS_MAX} are allowed")
+            raise names.text.error(
+                part, f"these are {len(sets)} grouping sets; at most {_SETS_MAX} are allowed"
+            )
     return None if sets is None else [tuple(dict.fromkeys(one)) for one in sets]
 
 

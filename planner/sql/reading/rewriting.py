@@ -235,7 +235,7 @@ def _group_windows(select: exp.Select, text: SqlText) -> None:
 def _over_values(
     select: exp.Select, values: exp.Values, window: exp.Expr, clause: exp.Expr, text: SqlText
 ) -> bool:
-    """Group rows of the text by the window of their time; return whether the window is tumbling."""
+    """Group rows of VALUES by tumbling windows; return False if the window does not tumble."""
     name, time, lengths = _read(window)
     if name != "TUMBLE" or len(lengths) != 1 or select.args.get("joins"):
         return False

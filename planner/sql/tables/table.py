@@ -132,7 +132,7 @@ class Table:
 
     @property
     def jsonb(self) -> list[str]:
-        """The columns whose values are written as PostgreSQL stores JSONB."""
+        """The columns whose values are written in the form in which PostgreSQL stores JSONB."""
         if self.text.engine.name != "postgres":
             return []
         kinds = {name: node.args.get("kind") for name, node in self.columns.nodes.items()}

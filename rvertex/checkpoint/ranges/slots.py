@@ -66,7 +66,7 @@ def only(spec: object, slots: SlotRange, names: Sequence[str]) -> None:
     """Check that the exchange columns are among the operator's key columns ``names``."""
     if not set(slots.keys[0]) <= set(names):
         needed = ", ".join(slots.keys[0])
-        raise NotByKeyError(type(spec).__name__, f"it keeps no column {needed}; keep it")
+        raise NotByKeyError(type(spec).__name__, f"it lacks the column {needed}: keep it")
 
 
 def filtered(table: pa.Table, mask: np.ndarray) -> pa.Table:

@@ -324,7 +324,7 @@ class SlidingWindows:
             self._block = self._block.part(gone, len(self._block.vs))
 
     def _enter(self, end: int) -> None:
-        """Add the rows after the bound that start before ``end`` to the right groups."""
+        """Add the rows that start before ``end``, and were not added yet, to their groups."""
         while self._ahead:
             rows = self._ahead[0]
             count = rows.before(end)

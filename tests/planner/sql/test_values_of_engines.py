@@ -370,7 +370,7 @@ def test_functions_that_build_jsonb_have_one_text_per_value(made: str, wanted: s
 
 
 def test_jsonb_is_normalised_once() -> None:
-    """A parse per row: the cast writes it, and comparisons read its text."""
+    """Each row is parsed once: the cast normalises the JSON, and comparisons use its text."""
     assert repr(node("s::jsonb = s::jsonb -> 'a'", "postgres")).count("'json_sorted'") == 2
 
 

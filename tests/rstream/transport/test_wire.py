@@ -25,7 +25,7 @@ def batch(values: pa.Array, rows: int) -> pa.RecordBatch:
 def test_evicted_dictionaries_are_sent_again(
     dictionaries: int, kept_bytes_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Limited by number or by bytes: in turn, so each is forgotten before its next use, or not."""
+    """Each limit, by number or bytes, evicts each dictionary before its next use, or none."""
     monkeypatch.setattr(wire, "KEPT_BYTES_MAX", kept_bytes_max)
     order = random.Random(7)
     known = [pa.array([f"{k}-{i}" for i in range(1 + k % 5)]) for k in range(dictionaries)]

@@ -54,7 +54,7 @@ def spec(root: Path, host: str, replaces: str = "") -> HostSpec:
 
 
 def with_parked(root: Path, ended: Callable[[str, str], None]) -> tuple[SparkExecutor, Parked]:
-    """The executor after a change, and the process of h0.0, which waits; that of h1.0 hangs."""
+    """Return the executor after a change, and the parked process of h0.0; that of h1.0 hangs."""
     former = opened()
     for host in ("h0.0", "h1.0"):
         former._processes.began(_Task(f"group of {host}", ended), host)

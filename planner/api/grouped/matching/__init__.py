@@ -1,1 +1,1 @@
-"""Row patterns: their text, what their conditions read, and the plan of a match."""
+"""Row patterns (MATCH): parse their text, analyse their conditions, and build the plan."""
