@@ -1,7 +1,7 @@
 """Plain words: pages, messages, docstrings, comments and names avoid the listed words.
 
-``tests/words.py`` lists them. The numbers in ``tests/golden/words.json`` count the old lines per
-folder; they may only fall. Not covered: an unclear sentence of plain words.
+``tests/words.py`` lists them. ``tests/golden/words.json`` has the number of lines with such
+words per folder; the numbers may only fall. Not covered: an unclear sentence of plain words.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class KeyRange:
         return self.base <= low and high < self.base + self.width
 
     def distances(self, keys: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """Return the distance of each of ``keys``, int64[n]; ``out`` may be ``keys`` itself."""
+        """Return each key's distance from the base, int64[n]; ``out`` may be ``keys`` itself."""
         return np.subtract(keys, self._first, out=out) if self.base else keys
 
     def holds(self, distances: np.ndarray) -> np.ndarray:
@@ -56,9 +56,6 @@ def base_below(low: int, room: int) -> int:
 
 
 def greatest_distance(distances: np.ndarray, mask: np.ndarray | None) -> int:
-    """Return the greatest distance, unsigned, of those in ``mask`` or of all.
-
-    0 if there are none.
-    """
+    """Return the greatest distance, unsigned, in ``mask`` or of all; 0 if there is none."""
     far = distances.view(np.uint64)
     return int(far.max(initial=0) if mask is None else far.max(initial=0, where=mask))

@@ -127,7 +127,7 @@ class OnceDestination:
         self._to.close()
 
     def _flush(self) -> None:
-        # A note that fails now is written when the delivery opens again.
+        # If a record of delivered ids is not written now, it is when the delivery opens again.
         with contextlib.suppress(RegistryAwayError):
             self._registry.flush()
 

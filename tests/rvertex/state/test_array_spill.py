@@ -73,7 +73,7 @@ class Lazy:
         raise AssertionError("a property was called")
 
 
-def test_no_property_is_called() -> None:
+def test_properties_are_not_called() -> None:
     lazy = Lazy()
     lazy._value = np.arange(9)
     with small_limits():
@@ -122,7 +122,7 @@ def test_an_array_that_was_moved_can_be_written_to() -> None:
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("kind", ["view", "variable", "snapshot", "tuple"])
-def test_an_array_that_others_refer_to_stays_where_it_is(kind: str) -> None:
+def test_an_array_with_other_references_is_not_moved(kind: str) -> None:
     owner, memory = Owner(), StateMemory(0)
     others: dict[str, Callable[[], Any]] = {
         "view": lambda: owner.values[5:],
@@ -139,12 +139,12 @@ def test_an_array_that_others_refer_to_stays_where_it_is(kind: str) -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_a_move_that_ignores_other_references_is_found() -> None:
+def test_a_move_that_ignores_other_references_is_detected() -> None:
     with (
         mock.patch.object(array_spill, "_OWN_REFERENCES", 99),
         pytest.raises(AssertionError),
     ):
-        test_an_array_that_others_refer_to_stays_where_it_is("view")
+        test_an_array_with_other_references_is_not_moved("view")
 
 
 @pytest.mark.usefixtures("small")
@@ -293,7 +293,7 @@ class Waiting:
             self.sorted.push(batch)
 
 
-def test_queues_of_batches_are_joined_on_scratch() -> None:
+def test_operators_without_scratch_support_keep_to_the_budget() -> None:
     """Queues of batches count as memory and are moved to scratch."""
     owner, memory = Waiting(), StateMemory(0)
     with small_limits():

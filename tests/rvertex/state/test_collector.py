@@ -10,7 +10,7 @@ import gc
 from rvertex.state.collector import collector_paused
 
 
-def test_the_last_pause_to_end_switches_it_on() -> None:
+def test_the_last_pause_to_end_enables_the_collector() -> None:
     assert gc.isenabled()
     first, second = collector_paused(), collector_paused()
     first.__enter__()
@@ -21,7 +21,7 @@ def test_the_last_pause_to_end_switches_it_on() -> None:
     assert gc.isenabled()
 
 
-def test_one_that_was_off_stays_off() -> None:
+def test_a_disabled_collector_stays_disabled() -> None:
     gc.disable()
     try:
         with collector_paused():

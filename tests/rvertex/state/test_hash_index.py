@@ -16,7 +16,7 @@ def drawn(rows: int, hashes: int, seed: int = 0, vertices: int = 1) -> np.ndarra
 
 
 @pytest.mark.parametrize("vertices", [1, 4096])
-def test_the_filter_has_all_that_was_added_and_drops_most_others(vertices: int) -> None:
+def test_the_filter_contains_all_added_hashes_and_rejects_most_others(vertices: int) -> None:
     hashes = drawn(50_000, 40_000, vertices=vertices)
     made = BloomFilter(hashes)
     assert made.may_have(hashes).all()
@@ -24,7 +24,7 @@ def test_the_filter_has_all_that_was_added_and_drops_most_others(vertices: int) 
     assert made.may_have(others).mean() < 0.02
 
 
-def test_an_empty_filter_has_nothing() -> None:
+def test_an_empty_filter_contains_nothing() -> None:
     assert not BloomFilter(np.empty(0, np.uint64)).may_have(drawn(100, 100)).any()
 
 

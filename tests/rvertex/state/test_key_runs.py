@@ -103,7 +103,7 @@ def check(kind: str, budget: int, seed: int) -> None:
 
 @pytest.mark.parametrize("kind", one_in(2, KINDS))
 @pytest.mark.parametrize("budget", [0, 1_000, 10**9])
-def test_pieces_are_one_stable_sort(kind: str, budget: int) -> None:
+def test_pieces_equal_one_stable_sort(kind: str, budget: int) -> None:
     for seed in range(2):
         check(kind, budget, seed)
 
@@ -117,7 +117,7 @@ def fails(budget: int = 0) -> bool:
     return False
 
 
-def test_a_row_lost_at_a_merge_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_lost_in_a_merge_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     real = key_runs.blocks_of
     calls = itertools.count()
 
@@ -130,7 +130,7 @@ def test_a_row_lost_at_a_merge_is_found(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("off", [-1, 1])
-def test_a_fence_that_is_off_by_one_is_found(monkeypatch: pytest.MonkeyPatch, off: int) -> None:
+def test_a_fence_that_is_off_by_one_is_detected(monkeypatch: pytest.MonkeyPatch, off: int) -> None:
     real = SortedRun.first_at
 
     def shifted(run: SortedRun, place: Any) -> int:
@@ -140,13 +140,13 @@ def test_a_fence_that_is_off_by_one_is_found(monkeypatch: pytest.MonkeyPatch, of
     assert fails()
 
 
-def test_a_merge_that_turns_the_sequence_round_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_merge_in_the_wrong_order_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     real = key_runs.key_ranges
     monkeypatch.setattr(key_runs, "key_ranges", lambda runs, *cut: real(runs[::-1], *cut))
     assert fails()
 
 
-def test_runs_are_merged_and_what_was_saved_stays() -> None:
+def test_runs_are_merged_and_saved_ones_do_not_change() -> None:
     rows = drawn("numbers", 1)
     memory = StateMemory(0)
     runs = KeyRuns(["k"], memory.holder())

@@ -15,7 +15,7 @@ from rvertex.messages import Memory
 from rvertex.state.memory import UNLIMITED, StateMemory, held_bytes
 
 
-def test_who_has_more_than_his_share_spills_once_all_have_too_much() -> None:
+def test_a_vertex_above_its_share_spills_once_the_budget_is_exceeded() -> None:
     memory = StateMemory(160)  # a quarter is reserved for work, an eighth for pages
     busy, idle = memory.holder(), memory.holder()
     busy.used_bytes = 100
@@ -46,14 +46,14 @@ def test_vertices_share_the_budget_of_their_host_and_have_counts_of_their_own() 
     assert (host.used_bytes, host.keys, idle.stored.files, idle.stored.nbytes) == (0, 0, 0, 0)
 
 
-def test_without_a_budget_nobody_spills() -> None:
+def test_without_a_budget_nothing_spills() -> None:
     holder = UNLIMITED.holder()
     holder.used_bytes = 2**60
     assert not holder.may_spill
     assert not holder.must_spill
 
 
-def test_a_host_reports_what_its_state_takes() -> None:
+def test_a_host_reports_the_size_of_its_state() -> None:
     memory = StateMemory(100)
     holder = memory.holder()
     holder.used_bytes = 70
@@ -61,7 +61,7 @@ def test_a_host_reports_what_its_state_takes() -> None:
     assert (told.state_bytes, told.state_budget_bytes, told.spilled_files) == (70, 100, 0)
 
 
-def test_what_objects_take() -> None:
+def test_sizes_of_objects() -> None:
     table = KeyTable([pa.int64()])
     empty = held_bytes(table)
     table.codes([pa.array(np.arange(100_000) * 7919)], 100_000)

@@ -13,7 +13,7 @@ from tests.support.small_limits import small_limits
 
 
 @pytest.mark.parametrize(("budget", "chunk_rows"), [(None, 1 << 18), (None, 5), (0, 5)])
-def test_it_is_a_window_of_two_arrays(
+def test_the_structure_equals_a_window_of_two_arrays(
     budget: int | None, chunk_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(chunk_rows)

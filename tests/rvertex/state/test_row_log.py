@@ -53,7 +53,7 @@ def current_rows(log: RowLog) -> pa.Table:
 
 @examples(60)
 @given(steps=st.lists(writes | cuts, max_size=12))
-def test_log_is_a_dictionary(steps: list[tuple[int, int, int] | int]) -> None:
+def test_the_log_equals_a_dictionary(steps: list[tuple[int, int, int] | int]) -> None:
     log, model = RowLog(SCHEMA), dict[int, int]()
     for step in steps:
         if isinstance(step, int):
@@ -69,7 +69,7 @@ def test_log_is_a_dictionary(steps: list[tuple[int, int, int] | int]) -> None:
         }
 
 
-def test_pieces_of_which_all_is_gone_are_left_out() -> None:
+def test_pieces_without_live_rows_are_left_out() -> None:
     log = RowLog(SCHEMA)
     numbers = write(log, 40, [])
     write(log, 2, numbers[20:])
@@ -79,7 +79,7 @@ def test_pieces_of_which_all_is_gone_are_left_out() -> None:
     assert current_rows(again).column(0).to_pylist() == [*range(1, 20), 40, 41, 42, 43]
 
 
-def test_no_number_is_given_again_while_its_batch_is_there() -> None:
+def test_a_number_is_not_reused_while_its_batch_exists() -> None:
     log = RowLog(SCHEMA)
     write(log, 10, [])
     write(log, 0, [5, 6, 7, 8, 9])

@@ -27,7 +27,7 @@ def rows(first: int = 0) -> pa.RecordBatch:
     return pa.record_batch({"x": list(range(first, first + 1_000)), "name": names})
 
 
-def test_rows_come_back_and_the_file_has_no_name(tmp_path: Path) -> None:
+def test_rows_are_read_back_and_the_file_has_no_name(tmp_path: Path) -> None:
     scratch = Scratch(str(tmp_path))
     given = [rows(), rows(5)]
     found = scratch.store(given)
@@ -37,7 +37,7 @@ def test_rows_come_back_and_the_file_has_no_name(tmp_path: Path) -> None:
     assert scratch.used_bytes == scratch.written_bytes > sum(b.nbytes for b in given) // 2
 
 
-def test_space_is_free_when_the_last_array_is_gone(tmp_path: Path) -> None:
+def test_space_is_freed_with_the_last_array(tmp_path: Path) -> None:
     scratch = Scratch(str(tmp_path))
     column = scratch.store([rows()])[0].column("x").slice(5, 2)
     gc.collect()
@@ -70,7 +70,7 @@ def test_addresses_are_used_again_while_their_last_owner_is_freed(tmp_path: Path
     assert not scratch.holds(1)
 
 
-def test_the_limit_is_an_error_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_reaching_the_limit_is_an_error_and_loses_nothing(tmp_path: Path) -> None:
     scratch = Scratch(str(tmp_path), limit_bytes=20_000)
     kept = scratch.store([rows()])
     with pytest.raises(ScratchFullError, match=r"its limit is 20000 bytes.*scratch_limit"):
@@ -79,7 +79,7 @@ def test_the_limit_is_an_error_and_nothing_is_lost(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_an_error_with_what_to_do(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     def full(_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -88,12 +88,12 @@ def test_a_full_disk_is_an_error_with_what_to_do(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ScratchUnusableError, match="name a folder that can be written to"):
         Scratch(str(tmp_path / "missing")).store([rows()])
 
 
-def test_a_file_on_the_same_disk_is_mapped_where_it_is(tmp_path: Path) -> None:
+def test_a_file_on_the_same_disk_is_mapped_in_place(tmp_path: Path) -> None:
     scratch, file = Scratch(str(tmp_path)), tmp_path / "part"
     file.write_bytes(b"12345678")
     found = scratch.map_file(str(file))

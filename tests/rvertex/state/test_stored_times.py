@@ -24,7 +24,7 @@ def restored(times: StoredTimes, memory: StateMemory, rows_max: int) -> StoredTi
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("budget", [None, 0])
-def test_entries_are_a_list(seed: int, budget: int | None) -> None:
+def test_entries_equal_a_list(seed: int, budget: int | None) -> None:
     draw, memory, now = random.Random(seed), StateMemory(budget), 0
     with small_limits():
         times, model, gone = StoredTimes(memory.holder()), list[tuple[int, int]](), set[int]()
@@ -48,7 +48,7 @@ def test_entries_are_a_list(seed: int, budget: int | None) -> None:
             assert times.next_at() <= min((t for t, _ in model), default=INF_TIME)
 
 
-def test_runs_are_few() -> None:
+def test_the_number_of_runs_is_small() -> None:
     times = StoredTimes(StateMemory(None).holder())
     for number in range(300):
         times.add(np.array([1_000 - number]), np.array([number]))

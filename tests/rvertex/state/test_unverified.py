@@ -61,7 +61,7 @@ def test_rows_depend_on_verified_bytes_only(seed: int) -> None:
 
 @pytest.mark.parametrize("rows", [0, 1, 7, 60])
 @pytest.mark.parametrize("block", [24, 64, 1 << 15])
-def test_each_damaged_byte_is_noticed(
+def test_each_damaged_byte_is_detected(
     rows: int, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(header, "BLOCK_BYTES", block)

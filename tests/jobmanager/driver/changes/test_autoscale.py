@@ -94,7 +94,7 @@ def test_stages_whose_state_cannot_be_divided_are_left_out(tmp_path: Path) -> No
     assert scalable(Stages(plan)) == ["s02-agg", "s03-agg"]
 
 
-def test_limits_of_a_stage_hold_for_its_group_and_others_are_errors(tmp_path: Path) -> None:
+def test_limits_of_a_stage_apply_to_its_group_and_invalid_ones_are_errors(tmp_path: Path) -> None:
     rows = ss.Stream.from_items({"key": "int64", "x": "int64"}, [ss.event(1, key=1, x=1)])
     keyed = rows.group_by("key").window(ss.tumbling("1s")).agg(m=ss.agg.quantile("x", 0.5))
     query = keyed.join(rows, on="key").to_parquet()
@@ -115,7 +115,7 @@ def test_limits_of_a_stage_hold_for_its_group_and_others_are_errors(tmp_path: Pa
     assert scaler.notes[-1].startswith("autoscale: [stages.s09] has no effect")
 
 
-def test_a_store_that_fails_after_a_request_fails_nothing(tmp_path: Path) -> None:
+def test_a_store_failure_after_a_request_does_no_harm(tmp_path: Path) -> None:
     def fail() -> None:
         raise StoreError("change/requests", "no answer")
 

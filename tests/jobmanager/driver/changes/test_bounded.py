@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.slow
-def test_a_join_with_its_own_totals_goes_on_from_the_cut(gate: Gate, tmp_path: Path) -> None:
+def test_a_join_with_its_own_totals_continues_from_the_cut(gate: Gate, tmp_path: Path) -> None:
     events, root = write_events(tmp_path / "events.parquet"), str(tmp_path / "job")
     whole = jobmanager.run(two_exchanges(events), root=str(tmp_path / "whole"), executor="local")
     whole.wait(WAIT_S)

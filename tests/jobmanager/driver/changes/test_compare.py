@@ -60,14 +60,14 @@ def plan_of(logs: dict[str, str], text: str) -> PhysicalPlan:
     return lower(query_of(text, **logs), root="ROOT", parallelism=2)
 
 
-def test_each_row_of_the_page_has_queries() -> None:
+def test_each_row_of_the_table_in_the_docs_has_queries() -> None:
     assert VERDICTS.keys() | ADVICE.keys() == CHANGES.keys()
     assert ADVICE.keys() == REASONS.keys()
     assert {words for words, found in VERDICTS.items() if found == "refused"} <= ADVICE.keys()
 
 
 @pytest.mark.parametrize("words", VERDICTS)
-def test_what_becomes_of_state(logs: dict[str, str], words: str) -> None:
+def test_effect_of_a_change_on_state(logs: dict[str, str], words: str) -> None:
     found = compared(logs, *CHANGES[words])
     assert verdict(found) == VERDICTS[words], found
     assert all(bool(row.reason) == (row.verdict != "kept") for row in found.rows), found
@@ -80,7 +80,7 @@ def test_new_output_columns_are_named(logs: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("words", ADVICE)
-def test_what_is_refused_and_what_to_write(logs: dict[str, str], words: str) -> None:
+def test_rejected_changes_name_an_alternative(logs: dict[str, str], words: str) -> None:
     found = compared(logs, *CHANGES[words])
     assert re.search(REASONS[words], found.refusal), found.refusal
     assert found.refusal.endswith("; or run the new query in another root")
@@ -117,7 +117,7 @@ def test_outputs_of_a_job_keep_their_names_and_deliveries(logs: dict[str, str]) 
     assert [output.partitions for output in deployed.of_outputs] == added
 
 
-def test_rules_of_a_source_change_and_its_times_do_not(logs: dict[str, str]) -> None:
+def test_rules_of_a_source_may_change_but_not_its_times(logs: dict[str, str]) -> None:
     def plan(**options: str) -> PhysicalPlan:
         rows = ss.Stream.from_rstream(logs["rows"], follow=True, **options)  # type: ignore[arg-type]
         query = rows.group_by("key").window(ss.tumbling("1s")).agg(n=ss.agg.count())
@@ -130,7 +130,7 @@ def test_rules_of_a_source_change_and_its_times_do_not(logs: dict[str, str]) -> 
     assert refusal == "stage s01-rows would read its source with another vs: keep it"
 
 
-def test_a_filter_that_the_source_evaluates_is_compared(tmp_path: Path) -> None:
+def test_a_filter_evaluated_by_the_source_is_compared(tmp_path: Path) -> None:
     """Both are evaluated before the rows are sorted, so no operator of the stage differs."""
     (tmp_path / "0.csv").write_text("t,key,x\n1,1,1\n")
 
@@ -149,7 +149,7 @@ def test_a_filter_that_the_source_evaluates_is_compared(tmp_path: Path) -> None:
     assert found.hash != compare(old, plan(99)).hash
 
 
-def test_a_column_that_changes_its_type_is_not_kept(tmp_path: Path) -> None:
+def test_a_column_with_another_type_is_not_kept(tmp_path: Path) -> None:
     """A column that no stage reads is in late rows only."""
     (tmp_path / "0.json").write_text('{"t": 1, "key": 1, "u": 1, "w": 1}\n')
 
@@ -176,7 +176,7 @@ def test_a_column_that_changes_its_type_is_not_kept(tmp_path: Path) -> None:
     assert refusal.startswith(f"stage {old.stages[0].name} would read w with another type: keep")
 
 
-def test_reasons_have_the_words_of_the_query_and_a_kept_stage_needs_none(
+def test_reasons_use_the_words_of_the_query_and_a_kept_stage_needs_none(
     logs: dict[str, str],
 ) -> None:
     def reasons(old: str, new: str) -> list[tuple[str, str]]:

@@ -70,7 +70,7 @@ def counts(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ["deploy", "rescale"])
-def test_a_death_leaves_the_old_job_or_the_new_one(
+def test_after_a_crash_the_old_job_or_the_new_one_continues(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed = ChangedJob(tmp_path)
@@ -117,7 +117,7 @@ class FilesStay(CrashingBlobs):
 
 
 @pytest.mark.slow
-def test_a_change_is_done_though_its_files_were_not_deleted(
+def test_a_change_is_complete_although_its_files_were_not_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed = ChangedJob(tmp_path)
@@ -141,7 +141,7 @@ def test_a_change_is_done_though_its_files_were_not_deleted(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ["deploy", "rescale"])
-def test_the_rest_of_an_attempt_at_another_cut_is_not_read(verb: str, tmp_path: Path) -> None:
+def test_files_of_an_attempt_at_another_cut_are_ignored(verb: str, tmp_path: Path) -> None:
     """The attempt died before its commit, and the job continued."""
     changed = ChangedJob(tmp_path)
     changed.append(2)

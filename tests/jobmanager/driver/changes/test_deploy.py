@@ -110,7 +110,7 @@ def test_an_aggregate_is_added_to_rows_that_are_delivered_by_key(
 
 
 @pytest.mark.slow
-def test_rolled_back_a_job_gives_what_it_would_have_given(tmp_path: Path) -> None:
+def test_a_rolled_back_job_has_the_rows_of_an_unchanged_one(tmp_path: Path) -> None:
     changed = ChangedJob(tmp_path)
     changed.append(2)
     changed.run(changed.query("counts", COUNTS))
@@ -162,7 +162,7 @@ def no_target_is_lost(root: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_a_stopped_job_is_changed_where_it_stands(
+def test_a_stopped_job_is_changed_at_its_position(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     changed = ChangedJob(tmp_path)

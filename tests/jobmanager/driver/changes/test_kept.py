@@ -42,7 +42,7 @@ DEPLOYED = [words for words, found in VERDICTS.items() if found != "refused"]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STATEFUL)
-def test_the_answer_is_that_of_a_job_that_never_changed(name: str, tmp_path: Path) -> None:
+def test_the_result_equals_that_of_a_job_that_never_changed(name: str, tmp_path: Path) -> None:
     changed = ChangedJob(tmp_path)
     changed.append(2)
     changed.run(changed.query("first", STATEFUL[name]))
@@ -58,7 +58,7 @@ def test_the_answer_is_that_of_a_job_that_never_changed(name: str, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_the_current_table_has_rows_of_before_and_after_a_new_column(tmp_path: Path) -> None:
+def test_the_current_table_has_rows_from_before_and_after_a_new_column(tmp_path: Path) -> None:
     old, new = PAIRS["tumbling"]
     changed = ChangedJob(tmp_path)
     changed.append(3)
@@ -143,7 +143,7 @@ def end_of(row: Row) -> float:
 
 
 @pytest.mark.parametrize("words", one_in(5, DEPLOYED))
-def test_a_change_of_the_table_is_deployed(words: str, tmp_path: Path) -> None:
+def test_a_change_listed_in_the_docs_is_deployed(words: str, tmp_path: Path) -> None:
     """Closed windows have the old result, later ones the new; open ones are kept or missing."""
     job, (old, new), expected = TableJob(tmp_path), CHANGES[words], VERDICTS[words]
     job.start(old)
@@ -167,7 +167,7 @@ def test_a_change_of_the_table_is_deployed(words: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("old", one_in(3, sorted({CHANGES[words][0] for words in REASONS})))
-def test_refused_changes_of_the_table_leave_the_job_as_it_is(old: str, tmp_path: Path) -> None:
+def test_rejected_changes_leave_the_job_unchanged(old: str, tmp_path: Path) -> None:
     job = TableJob(tmp_path)
     job.start(old)
     for number, words in enumerate(words for words in REASONS if CHANGES[words][0] == old):

@@ -142,5 +142,5 @@ def is_running(status: dict[str, Any]) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("verb", "phase"), TRIES[:: max(1, EVERY // scaled(1))])
-def test_a_change_is_finished_or_undone(verb: str, phase: str, tmp_path: Path) -> None:
+def test_a_change_is_completed_or_undone(verb: str, phase: str, tmp_path: Path) -> None:
     die_in_change(verb, phase, tmp_path)

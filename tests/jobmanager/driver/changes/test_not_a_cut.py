@@ -83,7 +83,7 @@ def test_published_rows_beyond_the_checkpoints_are_not_replaced(
 
 
 @pytest.mark.slow
-def test_a_savepoint_stays_if_its_replacement_is_undone(
+def test_an_undone_replacement_keeps_the_old_savepoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stalled = Stalled(tmp_path, monkeypatch)

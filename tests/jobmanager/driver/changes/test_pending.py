@@ -187,7 +187,7 @@ class Overtaken(MemoryBlobs):
         return super().put_new(path, data)
 
 
-def test_a_request_that_another_one_overtook_is_an_error_and_leaves_nothing() -> None:
+def test_a_request_overtaken_by_another_is_an_error_and_leaves_no_file() -> None:
     blobs = Overtaken({})
     with pytest.raises(ChangePendingError):
         requested(blobs)
@@ -198,7 +198,7 @@ def test_a_request_that_another_one_overtook_is_an_error_and_leaves_nothing() ->
     assert blobs.list(pending.REQUESTS) > [request]
 
 
-def test_who_waits_for_a_change_can_request_the_next_one() -> None:
+def test_the_next_change_can_be_requested_after_waiting_for_one() -> None:
     blobs = MemoryBlobs({})
     change = requested(blobs)
     with pytest.raises(ChangeWaitsError, match="is not changed yet after 0 s; the change is still"):

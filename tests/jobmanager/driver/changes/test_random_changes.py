@@ -21,6 +21,6 @@ if TYPE_CHECKING:
 @pytest.mark.slow
 @pytest.mark.usefixtures("brittle_lines")
 @pytest.mark.parametrize("seed", seeds(120, 3))
-def test_a_job_under_random_changes_gives_the_same_rows(seed: int, tmp_path: Path) -> None:
+def test_a_job_under_random_changes_has_the_same_rows(seed: int, tmp_path: Path) -> None:
     name = list(PAIRS)[seed % len(PAIRS)]
     RandomChanges(tmp_path, *PAIRS[name], random.Random(seed)).run()

@@ -60,7 +60,7 @@ def status_of(*slots: Sequence[int], rows: Sequence[int] = (), keys: str = "key"
     }
 
 
-def test_the_range_with_most_rows_is_split_at_the_slot_that_halves_them(tmp_path: Path) -> None:
+def test_the_range_with_the_most_rows_is_split_at_the_slot_that_halves_them(tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
     sent = [1, HALF + 1, HALF + 5, HALF + 9, HALF + QUARTER]
     found = split_range(plan, status_of(sent))
@@ -77,7 +77,7 @@ def test_the_range_with_most_rows_is_split_at_the_slot_that_halves_them(tmp_path
     assert [row["share"] for row in unmeasured.to_json()["ranges"]] == [None, None, None]
 
 
-def test_the_shares_of_keys_are_known_unless_all_are_equal(tmp_path: Path) -> None:
+def test_shares_of_keys_are_known_unless_all_are_equal(tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
     assert key_shares(plan) == {}
     one = laid_out(plan, {STAGE: laid(2, [0], [])})
@@ -93,7 +93,7 @@ def test_the_shares_of_keys_are_known_unless_all_are_equal(tmp_path: Path) -> No
         (["--merge-cold", "--merge", "s02"], "--merge-cold chooses the range, and --merge s02"),
     ],
 )
-def test_a_range_is_chosen_in_one_way(options: list[str], message: str) -> None:
+def test_only_one_option_may_choose_the_range(options: list[str], message: str) -> None:
     """``--split-hot`` with ``--split s02`` is an error; before, the stage was ignored."""
     found = CliRunner().invoke(app, ["rescale", "ROOT", *options])
     assert (found.exit_code, message in found.output.replace("\n", " ")) == (2, True), found.output
@@ -108,7 +108,7 @@ def test_one_key_cannot_be_split(tmp_path: Path) -> None:
     assert split.bounds == {STAGE: (HALF, HALF + 8)}
 
 
-def test_the_neighbours_with_fewest_rows_are_joined(tmp_path: Path) -> None:
+def test_the_adjacent_ranges_with_the_fewest_rows_are_joined(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, 4)
     sent = [1] * 9 + [QUARTER] * 3 + [HALF] * 2 + [HALF + QUARTER] * 8
     found = merge_ranges(plan, status_of(sent))
@@ -121,7 +121,7 @@ def test_the_neighbours_with_fewest_rows_are_joined(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("choose", [split_range, merge_ranges])
-def test_what_is_not_known_is_an_error(choose: Any, tmp_path: Path) -> None:
+def test_an_unknown_load_is_an_error(choose: Any, tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
     with pytest.raises(RescaleError, match="the load of s02-agg is not measured"):
         choose(plan, status_of([1, 2], keys="x"))
@@ -135,7 +135,7 @@ def test_what_is_not_known_is_an_error(choose: Any, tmp_path: Path) -> None:
         choose(plan, {}, "s01")
 
 
-def test_the_hottest_range_is_one_that_can_be_split(tmp_path: Path) -> None:
+def test_the_hottest_range_that_can_be_split_is_chosen(tmp_path: Path) -> None:
     """The state of the transform, which gets most rows, cannot be divided."""
     rows = ss.Stream.from_items({"user": "int64", "n": "int64"}, [ss.event(1, user=1, n=1)])
     made = rows.group_by("user").transform(Remembers(), {"user": "int64", "made": "int64"})
@@ -177,7 +177,7 @@ def test_random_layouts_cover_all_slots_and_no_part_is_larger_than_before(
     assert max(parts) < most
 
 
-def test_no_cut_is_better() -> None:
+def test_no_other_split_is_better() -> None:
     for seed in range(50):
         draw = random.Random(seed)
         slots = np.sort([draw.randrange(10, 20) for _ in range(draw.randint(5, 40))])

@@ -54,7 +54,7 @@ QUERIES = {"tumbling": COUNTS, **STATEFUL, **LOSING_KEYS, **BY_CODE}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", QUERIES)
-def test_the_answer_is_that_of_a_job_that_was_never_rescaled(name: str, tmp_path: Path) -> None:
+def test_the_result_equals_that_of_a_job_that_was_never_rescaled(name: str, tmp_path: Path) -> None:
     draw = random.Random(name)
     changed = ChangedJob(tmp_path)
     changed.append(2)
@@ -113,7 +113,7 @@ TOTALS = COUNTS.replace("ss.agg.count()", 'ss.agg.count(), total=ss.agg.sum("x")
 
 
 @pytest.mark.slow
-def test_a_rescaled_job_gets_another_query_and_returns(tmp_path: Path) -> None:
+def test_a_rescaled_job_gets_another_query_and_is_rolled_back(tmp_path: Path) -> None:
     """Each vertex has two states side by side, and both are converted.
 
     A rollback undoes one change.
@@ -155,7 +155,7 @@ class ResumedMeanwhile(JobRoot):
 
 
 @pytest.mark.slow
-def test_dead_letters_of_former_vertices_are_read_and_those_that_return_continue(
+def test_dead_letters_of_former_vertices_are_readable_and_continue_when_they_return(
     tmp_path: Path,
 ) -> None:
     changed = ChangedJob(tmp_path)
@@ -222,7 +222,7 @@ def test_a_rescaled_job_with_replay_is_resumed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_job_that_reads_the_answer_is_not_left_without_new_partitions(tmp_path: Path) -> None:
+def test_readers_of_the_output_get_its_new_partitions(tmp_path: Path) -> None:
     changed = ChangedJob(tmp_path)
     changed.append(2)
     changed.run(changed.query("counts", COUNTS))

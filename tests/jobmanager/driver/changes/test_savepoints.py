@@ -71,7 +71,7 @@ def saved_files(root: str) -> dict[str, bool]:
 
 
 @pytest.mark.slow
-def test_a_running_job_is_saved_and_another_one_starts_from_there(tmp_path: Path) -> None:
+def test_a_running_job_is_saved_and_another_one_starts_from_the_savepoint(tmp_path: Path) -> None:
     changed = ChangedJob(tmp_path)
     changed.append(2)
     changed.run(changed.query("counts", COUNTS))
@@ -218,7 +218,9 @@ def rows_of_now(changed: ChangedJob) -> list[dict[str, object]]:
 
 
 @pytest.mark.slow
-def test_what_a_savepoint_names_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_named_by_a_savepoint_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     changed = ChangedJob(tmp_path)
     changed.append(2)
     job = changed.run(changed.query("counts", COUNTS))
@@ -288,7 +290,7 @@ def in_thread(work: Callable[[], dict[str, Any]]) -> Future[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["finish", "stop", "cancel"])
-def test_the_client_hears_of_a_job_that_ends_first(
+def test_the_client_is_told_that_the_job_ended_first(
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed, is_asked = ChangedJob(tmp_path), threading.Event()
@@ -311,7 +313,7 @@ def test_the_client_hears_of_a_job_that_ends_first(
 
 
 @pytest.mark.slow
-def test_a_job_runs_on_after_errors_of_a_savepoint(
+def test_a_job_continues_after_errors_of_a_savepoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changed = ChangedJob(tmp_path)
@@ -343,7 +345,7 @@ def fail(error: Exception) -> Callable[..., None]:
     return failing
 
 
-def test_a_savepoint_has_a_name_that_a_folder_can_have(tmp_path: Path) -> None:
+def test_the_name_of_a_savepoint_must_be_a_valid_folder_name(tmp_path: Path) -> None:
     root = JobRoot(str(tmp_path))
     with pytest.raises(UsageError, match="use letters, digits"):
         read_savepoint(root.store, "../up")
@@ -352,7 +354,7 @@ def test_a_savepoint_has_a_name_that_a_folder_can_have(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_cancelled_job_has_no_cut(tmp_path: Path) -> None:
+def test_a_cancelled_job_has_no_consistent_cut(tmp_path: Path) -> None:
     changed = ChangedJob(tmp_path)
     changed.append(1)
     job = changed.run(changed.query("counts", COUNTS))

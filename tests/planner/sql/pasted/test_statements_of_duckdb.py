@@ -1,6 +1,6 @@
 """Statements and clauses of DuckDB, compared with DuckDB itself on the same text.
 
-Not covered: names of columns, which DuckDB writes otherwise.
+Not covered: names of columns, which differ in DuckDB.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def spec_of(strategy: Strategy, tolerance: int | None, *, is_outer: bool = True)
     st.booleans(),
     splits(),
 )
-def test_equals_a_search(
+def test_as_of_join_equals_a_search(
     inputs: list[Run], strategy: Strategy, tolerance: int | None, is_outer: bool, cuts: list[int]
 ) -> None:
     if strategy != "backward" and tolerance is None:
@@ -65,7 +65,7 @@ def test_equals_a_search(
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("tolerance", [None, 7])
-def test_equals_polars(strategy: Strategy, tolerance: int | None) -> None:
+def test_as_of_join_equals_polars(strategy: Strategy, tolerance: int | None) -> None:
     rng = Random(3)
     schema = pa.schema([("k", pa.int64()), ("s", pa.string()), ("j", pa.int64())])
     sides = []
@@ -107,7 +107,7 @@ def test_worked() -> None:
         ("nearest", 2, 5, [2, 3]),
     ],
 )
-def test_a_match_at_the_tolerance_waits_for_the_last_that_may_take_it(
+def test_a_match_at_the_tolerance_waits_for_the_last_row_that_may_take_it(
     strategy: Strategy, left: int, right: int, matches: list[int | None]
 ) -> None:
     """A match exactly at the tolerance is kept, even if old matches are dropped at every step."""
@@ -134,7 +134,7 @@ def test_a_match_may_come_when_those_that_it_is_too_late_for_are_long_gone() -> 
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_at_the_ends_of_time(strategy: Strategy) -> None:
+def test_times_at_the_ends_of_the_time_axis(strategy: Strategy) -> None:
     last = INF_TIME - 1
     left = make_run([ev(MIN_TIME, k=1, s="a"), ev(last, k=2, s="a"), cti(INF_TIME)], PAYLOAD)
     right = make_run([ev(MIN_TIME, s="a", j=1), ev(last, s="a", j=2), cti(INF_TIME)], OTHER)
@@ -149,7 +149,7 @@ def test_at_the_ends_of_time(strategy: Strategy) -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_state_is_as_long_as_its_tolerance(
+def test_the_state_covers_the_tolerance(
     strategy: Strategy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many keys occur once: rows and keys that are too old are dropped."""
@@ -194,7 +194,7 @@ def test_matches_on_scratch_are_listed_once() -> None:
 
 
 @pytest.mark.parametrize("strategy", one_in(3, STRATEGIES))
-def test_its_horizon_is_enough_and_a_third_is_not(strategy: Strategy) -> None:
+def test_a_full_horizon_suffices_and_a_third_does_not(strategy: Strategy) -> None:
     spec = spec_of(strategy, 6)
     horizon = spec.horizon_us((1, 1))
     assert horizon == {"backward": 6, "forward": 6, "nearest": 12}[strategy]

@@ -55,7 +55,9 @@ def only_events(table: list[Item]) -> list[Item]:
 
 @examples(20)
 @given(ports([LEFT, RIGHT], times=times(0, 12), duration_max=6), splits())
-def test_join_is_nested_loops_however_it_is_cut(inputs: list[Run], cuts: list[int]) -> None:
+def test_the_join_equals_nested_loops_for_any_batch_boundaries(
+    inputs: list[Run], cuts: list[int]
+) -> None:
     out = assert_cut_invariant(SPEC, inputs, [LEFT, RIGHT], cuts)
     assert only_events(table_of(out)) == nested_loops(SPEC, inputs)
     assert np.array_equal(out.ctis, inputs[0].ctis)
@@ -98,7 +100,7 @@ def test_many_rows_of_few_keys(data: st.DataObject) -> None:
 
 @examples(6)
 @given(ports([LEFT, LEFT], times=times(0, 12), duration_max=6), splits())
-def test_a_stream_with_itself(inputs: list[Run], cuts: list[int]) -> None:
+def test_a_stream_joined_with_itself(inputs: list[Run], cuts: list[int]) -> None:
     """Every event pairs with itself, and each other pair occurs twice."""
     spec = TemporalJoin(("k",), ("k",), (("left", "a", "mine"), ("right", "a", "other")))
     both = [inputs[0], inputs[0]]
@@ -148,7 +150,7 @@ def random_run(rng: np.random.Generator, payload: pa.Schema, rows: int) -> Run:
     return Run(pa.RecordBatch.from_arrays(columns, schema=event_schema(payload)), NO_CTIS)
 
 
-def test_columns_with_dictionaries_however_they_are_cut() -> None:
+def test_dictionary_columns_with_any_batch_boundaries() -> None:
     """Text columns are dictionaries with unused values, as readers of Parquet files emit them."""
     kind, rng = pa.dictionary(pa.int32(), pa.string()), np.random.default_rng(3)
     left, right = (pa.schema([("k", kind), (name, kind)]) for name in "ab")
@@ -173,7 +175,7 @@ def joined(left: list[Item], right: list[Item]) -> list[Item]:
     return table_of(operator.process([make_run(left, LEFT), make_run(right, RIGHT)]))
 
 
-def test_lifetimes_meet_in_their_intersection() -> None:
+def test_a_pair_has_the_intersection_of_both_lifetimes() -> None:
     left: list[Item] = [ev(1, 10, k=1, a="x"), cti(20)]
     right: list[Item] = [
         ev(0, 1, k=1, b=0),
@@ -194,7 +196,7 @@ def test_null_keys_never_match() -> None:
     assert joined([ev(1, 10, k=None, a="x")], [ev(1, 10, k=None, b=1)]) == []
 
 
-def test_points_at_one_time_meet() -> None:
+def test_points_at_one_time_match() -> None:
     assert joined([ev(3, k=1, a="x")], [ev(3, k=1, b=1), ev(3, k=1, b=2)]) == [
         ev(3, 4, k=1, a="x", b=1),
         ev(3, 4, k=1, a="x", b=2),
@@ -208,7 +210,7 @@ def test_output_of_one_side_only_and_a_column_twice() -> None:
     assert table_of(operator.process(inputs)) == [ev(2, 3, b=7, again=7)]
 
 
-def test_what_a_cti_has_passed_is_forgotten() -> None:
+def test_rows_before_a_cti_are_forgotten() -> None:
     operator = SPEC.open([LEFT, RIGHT])
     right: list[Item] = [ev(n, n + 5, k=n, b=n) for n in range(1000)]
     operator.process([make_run([cti(999)], LEFT), make_run([*right, cti(999)], RIGHT)])
@@ -223,7 +225,7 @@ def remembered(operator: Join) -> int:
     return sum(table.num_rows for table in operator.snapshot().tables.values())
 
 
-def test_keys_that_matched_nothing_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_without_matches_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join_module, "_CODES_SLACK", 100)
     operator = SPEC.open([LEFT, RIGHT])
     lasting = make_run([ev(0, INF_TIME, k=n, b=n) for n in range(10)], RIGHT)

@@ -102,7 +102,7 @@ def sortable(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     st.booleans(),
     splits(),
 )
-def test_equals_a_comparison_of_all(
+def test_interval_join_equals_a_comparison_of_all_pairs(
     inputs: list[Run], how: How, bounds: tuple[int, int], where: bool, cuts: list[int]
 ) -> None:
     spec = spec_of(how, *bounds, where=where)
@@ -119,7 +119,7 @@ def test_equals_a_comparison_of_all(
     assert sortable(found) == sortable(expected)
 
 
-def test_worked() -> None:
+def test_worked_example() -> None:
     ctis = [cti(7), cti(8)]
     left = make_run([ev(1, k=1, a=1), ev(2, k=2, a=2), *ctis], LEFT)
     right = make_run([ev(3, k=1, b=5), *ctis], RIGHT)
@@ -133,7 +133,7 @@ def test_worked() -> None:
 
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("bounds", one_in(2, [(0, 5), (-5, 0), (2, 5), (-5, -2)]))
-def test_a_state_is_as_long_as_its_bounds(
+def test_the_state_covers_the_bounds(
     how: How, bounds: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rvertex.operators.joins.inner._CODES_SLACK", 20)
@@ -148,7 +148,7 @@ def test_a_state_is_as_long_as_its_bounds(
     assert sum(table.num_rows for table in tables.values()) < 40
 
 
-def test_numbers_of_rows_go_on_after_many_restores() -> None:
+def test_row_numbers_continue_after_many_restores() -> None:
     """The numbers in stored rows refer to the same rows as before."""
     operator = spec_of("left", 0, 20).open([LEFT, RIGHT])
     found = []
@@ -167,7 +167,7 @@ def test_numbers_of_rows_go_on_after_many_restores() -> None:
 
 
 @pytest.mark.parametrize("how", one_in(3, HOWS))
-def test_at_the_ends_of_time(how: How) -> None:
+def test_times_at_the_ends_of_the_time_axis(how: How) -> None:
     last = INF_TIME - 1
     left = make_run([ev(MIN_TIME, k=1, a=1), ev(last, k=2, a=2), cti(INF_TIME)], LEFT)
     right = make_run([ev(MIN_TIME, k=1, b=1), ev(last, k=2, b=2), cti(INF_TIME)], RIGHT)
@@ -182,7 +182,7 @@ def test_at_the_ends_of_time(how: How) -> None:
 @pytest.mark.parametrize(
     "shape", one_in(9, itertools.product(HOWS, [(0, 6), (-6, 0), (-3, 3), (2, 6), (-6, -2)]))
 )
-def test_its_horizon_is_enough_and_a_third_is_not(shape: tuple[How, tuple[int, int]]) -> None:
+def test_a_full_horizon_suffices_and_a_third_does_not(shape: tuple[How, tuple[int, int]]) -> None:
     how, bounds = shape
     spec = spec_of(how, *bounds)
     horizon = spec.horizon_us((1, 1))

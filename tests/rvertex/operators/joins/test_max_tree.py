@@ -11,7 +11,7 @@ from tests.support.budget import examples
 
 @examples(60)
 @given(st.integers(1, 200), st.integers(0, 2**16))
-def test_above_is_a_scan(places: int, seed: int) -> None:
+def test_above_equals_a_scan(places: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     values = rng.integers(0, 30, places)
     lo, hi = np.sort(rng.integers(0, places, (2, 12), endpoint=True), axis=0)

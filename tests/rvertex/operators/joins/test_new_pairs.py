@@ -51,7 +51,7 @@ def expected(left: NewRows, right: NewRows) -> list[tuple[int, ...]]:
 
 @examples(150)
 @given(rows.map(sorted), rows.map(sorted))
-def test_both_ways_find_the_pairs_that_overlap(lefts: list[Row], rights: list[Row]) -> None:
+def test_both_methods_find_the_overlapping_pairs(lefts: list[Row], rights: list[Row]) -> None:
     left, right = new_rows(lefts, 100), new_rows(rights, 200)
     left.rank = np.arange(len(left)) + right.vs.searchsorted(left.vs, side="left")
     right.rank = np.arange(len(right)) + left.vs.searchsorted(right.vs, side="right")

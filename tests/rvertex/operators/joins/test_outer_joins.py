@@ -90,7 +90,7 @@ def test_left_join_table() -> None:
     ]
 
 
-def test_null_keys_stay_whole() -> None:
+def test_rows_with_null_keys_are_not_split() -> None:
     lefts: list[Item] = [ev(1, 9, k=None), cti(20)]
     assert joined(anti("k"), lefts, [ev(0, 9, k=None)]) == [a(1, 9, None), cti(20)]
     assert joined(left("k"), lefts, [ev(0, 9, k=None)]) == [b(1, 9, None, None), cti(20)]
@@ -99,19 +99,19 @@ def test_null_keys_stay_whole() -> None:
     assert joined(left("k"), lefts, others) == [b(1, 9, None, None), cti(20)]
 
 
-def test_a_match_from_the_first_instant_leaves_nothing() -> None:
+def test_a_match_from_the_first_instant_leaves_no_unmatched_piece() -> None:
     lefts: list[Item] = [ev(1, 9, k=1), cti(20)]
     assert joined(anti("k"), lefts, [ev(1, 5, k=1), ev(5, 9, k=1)]) == [cti(20)]
     assert joined(anti("k"), lefts, [ev(9, 12, k=1), ev(0, 1, k=1)]) == [a(1, 9), cti(20)]
 
 
-def test_an_open_piece_holds_back_what_follows() -> None:
+def test_an_open_piece_delays_later_ones() -> None:
     lefts: list[Item] = [ev(1, INF_TIME, k=1), ev(2, 3, k=2), cti(10), cti(20)]
     assert joined(anti("k"), lefts, []) == [cti(1)]
     assert joined(anti("k"), lefts, [ev(12, 30, k=1)]) == [cti(1), a(1, 12), a(2, 3, 2), cti(20)]
 
 
-def test_a_piece_begins_where_a_cover_ends_wherever_ctis_are() -> None:
+def test_a_piece_starts_at_the_end_of_a_cover_for_any_ctis() -> None:
     """A piece begins where the last match ends, also at the border of two steps."""
     rows = [[ev(100, 110, k=1)], [ev(101, 103, k=1), ev(106, 108, k=1)]]
     for first, second in itertools.combinations(range(100, 112), 2):
@@ -130,7 +130,7 @@ def test_a_piece_begins_where_a_cover_ends_wherever_ctis_are() -> None:
 
 @examples(8)
 @given(INPUTS, KEYS, splits())
-def test_anti_join_is_its_definition(
+def test_anti_join_equals_its_definition(
     inputs: list[Run], on: tuple[str, ...], cuts: list[int]
 ) -> None:
     out = assert_cut_invariant(anti(*on), inputs, [LEFT, RIGHT], cuts)
@@ -154,7 +154,7 @@ def test_left_join_is_all_of_both(inputs: list[Run], on: tuple[str, ...], cuts: 
 
 @examples(60)
 @given(INPUTS, KEYS)
-def test_at_each_instant_they_are_relational_joins(inputs: list[Run], on: tuple[str, ...]) -> None:
+def test_at_each_instant_the_joins_are_relational(inputs: list[Run], on: tuple[str, ...]) -> None:
     ended = [Run(run.events, np.array([INF_TIME], np.int64)) for run in inputs]
     lefts, rights = (run.events.to_pylist() for run in ended)
     alone = anti(*on).open([LEFT, RIGHT]).process(ended).events.to_pylist()
@@ -213,7 +213,7 @@ def test_a_condition_says_what_a_match_is() -> None:
 
 @examples(6)
 @given(INPUTS, KEYS, splits())
-def test_conditional_anti_join_is_its_definition(
+def test_conditional_anti_join_equals_its_definition(
     inputs: list[Run], on: tuple[str, ...], cuts: list[int]
 ) -> None:
     out = assert_cut_invariant(conditional("anti", *on), inputs, [LEFT, RIGHT], cuts)

@@ -41,7 +41,7 @@ def rows_of(codes: np.ndarray, ve: np.ndarray, first_ordinal: int) -> Rows:
     ("lifetime", "searched_min", "budget"),
     [(5, 1, None), (200, 1 << 22, None), (10_000, 1, None), (200, 1 << 22, 0), (900, 1, 4_000)],
 )
-def test_a_side_is_a_list_of_what_lives(
+def test_a_side_equals_a_list_of_current_rows(
     lifetime: int,
     searched_min: int,
     budget: int | None,
@@ -124,7 +124,7 @@ def test_a_probe_does_not_lengthen_a_code_map() -> None:
     assert codes.nbytes == before
 
 
-def test_a_code_map_forgets_what_is_cleared() -> None:
+def test_a_code_map_drops_cleared_codes() -> None:
     codes = CodeMap(np.int32, -1)
     codes.put(np.array([3, 5_000]), np.array([7, 8]))
     assert codes.get(np.array([5_000, 3, 4, 90_000])).tolist() == [8, 7, -1, -1]
