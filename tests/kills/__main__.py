@@ -136,7 +136,7 @@ def main() -> int:
     # so that all started processes are ended
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     log = Log(options.log, options.seconds)
-    only = "windows" if options.rate else options.only
+    only = options.only or ("windows" if options.rate else "")
     pairs = [p for p in PAIRS if "/".join(p).startswith(only)]
     first = options.seed % len(pairs)
     pairs = pairs[first:] + pairs[:first]
