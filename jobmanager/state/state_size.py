@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rvertex.vertex.spec import VertexSpec
 
 _BYTES_MIN = 1 << 20
-#: The most points that are kept per stage, and the least and the most time between two, us.
+#: Most measured sizes that are kept per stage; least and greatest time between two of them, us.
 POINTS_MAX, EVERY_US_MIN, EVERY_US_MAX = 64, 60 * 1_000_000, 1_800 * 1_000_000
 
 

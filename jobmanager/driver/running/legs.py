@@ -172,7 +172,7 @@ def _changed(
     run.changes_tried = run.changes_tried + 1 if is_open else 0
     plan = root.read_plan(to_run=True)
     assert plan is not None
-    if not following.has_begun:  # the next driver reads the log
+    if not following.has_begun:  # close the log, so that the next driver can read it
         following.log.close(flush=False)
         root.claim(SystemClock().now_us(), after=root.epoch)
     first = begun[0] if begun else go_on(plan, following.log if following.has_begun else None)

@@ -91,7 +91,7 @@ def _resolve_format(call: Call) -> Node | None:
     for code in _CODE.findall(call.option("format")):
         if code not in FORMAT_CODES or not code:
             known = " ".join(f"%{letter}" for letter in FORMAT_CODES)
-            raise InvalidPlanError(f"{call}: no %{code} in a format; take one of {known}")
+            raise InvalidPlanError(f"{call}: %{code} is not supported; write one of {known}")
     resolved = resolve_part(call)
     return replace(resolved, type=_TEXT) if isinstance(resolved, Call) else None
 

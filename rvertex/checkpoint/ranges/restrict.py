@@ -249,7 +249,7 @@ def _forwarding(
 def _of_begins(
     spec: EdgeOfBegins, place: Place, slots: SlotRange, state: OperatorState
 ) -> OperatorState:
-    """Restrict live rows and buffered ends, by the key columns of the emitted rows."""
+    """Keep the live rows and buffered ends whose emitted rows have keys in the range."""
     inner = replace(place, spec=spec.inner, ports=_numbered(place.ports))
     inside = _divided(spec.inner, inner, slots, part_state(state, "inner"))
     own = state.tables

@@ -80,7 +80,8 @@ def time_pattern(format: str) -> tuple[str, tuple[str, ...]]:
             return "%"
         if match[1] not in _CODES:
             known = " ".join(f"%{letter}" for letter in _CODES)
-            raise InvalidPlanError(f"no %{match[1]} in the format {format!r}; there are {known}")
+            reason = f"the format {format!r} has %{match[1]}, which is not supported"
+            raise InvalidPlanError(f"{reason}; write one of {known}")
         codes.append(match[1])
         return _CODES[match[1]]
 

@@ -138,6 +138,6 @@ def _code(letters: str, codes: dict[str, str], written: str) -> str:
     if letters not in codes:
         known = ", ".join(codes)
         raise InvalidPlanError(
-            f"no {letters!r} in the format {written!r}; write one of the parts {known}"
+            f"the format {written!r} has {letters!r}, which is not supported; write one of {known}"
         )
     return codes[letters]

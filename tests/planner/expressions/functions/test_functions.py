@@ -396,7 +396,7 @@ def test_every_format_code_equals_python_or_is_rejected() -> None:
         if code and code in known:
             assert made.evaluate(rows).to_pylist() == [moment.strftime(f"at %{code}")]
         else:
-            with pytest.raises(InvalidPlanError, match=f"no %{code} in a format"):
+            with pytest.raises(InvalidPlanError, match=f"%{code} is not supported"):
                 made.evaluate(rows)
 
 
