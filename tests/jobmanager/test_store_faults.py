@@ -25,6 +25,7 @@ from jobmanager.storage.root import JobRoot
 from rstream import StoreError, StreamLimits
 from tests.rooms import ROOT
 from tests.support import faulty_store
+from tests.support.brokers import free_port
 from tests.support.faulty_store import FAULTS
 from tests.support.jobs import WAIT_S, outcome, two_exchanges, with_limits, write_events
 from tests.support.trouble import Disturber
@@ -42,6 +43,11 @@ CONFIG = with_limits(
     checkpoint_inline_bytes_max=1_000,
     step_rows_max=200,
     stream=LIMITS,
+)
+#: For faults that end in time, however slow the machine is.
+PATIENT = with_limits(
+    replace(CONFIG, stall_wait_s=300.0, store_wait_s=60.0),
+    stream=replace(LIMITS, write_wait_s=60.0),
 )
 PACE = 40.0
 PROJECT = ROOT
@@ -83,13 +89,13 @@ def failure_of(job: jobmanager.Job) -> str:
 
 
 def resumed(root: str) -> dict[str, Any]:
-    return jobmanager.resume(root, config=CONFIG).wait(WAIT_S)
+    return jobmanager.resume(root, config=PATIENT).wait(WAIT_S)
 
 
 @pytest.mark.slow
 def test_one_call_in_five_fails(events: Path, expected: dict[str, Any], root: str) -> None:
     FAULTS.error_rate = 0.2
-    status = run(events, root).wait(WAIT_S)
+    status = run(events, root, config=PATIENT).wait(WAIT_S)
     assert FAULTS.failures > 20
     assert outcome(status) == outcome(expected)
 
@@ -97,13 +103,13 @@ def test_one_call_in_five_fails(events: Path, expected: dict[str, Any], root: st
 @pytest.mark.slow
 def test_every_call_is_slow(events: Path, expected: dict[str, Any], root: str) -> None:
     FAULTS.delay_s = 0.05
-    status = run(events, root).wait(WAIT_S)
+    status = run(events, root, config=PATIENT).wait(WAIT_S)
     assert outcome(status) == outcome(expected)
 
 
 @pytest.mark.slow
 def test_a_short_outage(events: Path, expected: dict[str, Any], gate: Gate, root: str) -> None:
-    job = run(events, root, paced=PACE, on_status=at(500, gate, outage_calls=3))
+    job = run(events, root, paced=PACE, config=PATIENT, on_status=at(500, gate, outage_calls=3))
     assert outcome(job.wait(WAIT_S)) == outcome(expected)
     assert FAULTS.failures == 3
 
@@ -123,8 +129,7 @@ def test_an_outage_longer_than_a_vertex_may_fail(
             FAULTS.outage_calls = 0
 
     config = replace(
-        CONFIG,
-        store_wait_s=60.0,
+        PATIENT,
         store_pause_max_s=0.2,
         restart_pause_s=0.05,
         restart_pause_max_s=0.2,
@@ -201,7 +206,7 @@ def test_a_full_disk(events: Path, expected: dict[str, Any], tmp_path: Path) -> 
         env={**os.environ, "PYTHONPATH": str(PROJECT)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=400,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -219,9 +224,9 @@ def test_an_object_store_with_an_outage(
 
     # A stopped server would keep answering on its open connections.
     monkeypatch.setattr(WSGIRequestHandler, "protocol_version", "HTTP/1.0", raising=False)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    host, port = "127.0.0.1", free_port()
+    server = ThreadedMotoServer(ip_address=host, port=port, verbose=False)
     server.start()
-    host, port = server.get_host_and_port()
     for name, value in {
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
@@ -239,7 +244,7 @@ def test_an_object_store_with_an_outage(
     stop = Disturber([500], lambda _: server.stop(), gate)
     job = run(events, f"s3://{bucket}/job", paced=PACE, on_status=stop)
     assert "s3://" in failure_of(job)
-    again = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
+    again = ThreadedMotoServer(ip_address=host, port=port, verbose=False)
     again.start()
     try:
         assert outcome(resumed(f"s3://{bucket}/job")) == outcome(expected)

@@ -35,7 +35,9 @@ FEW_TRIES = [("rescale", "built"), ("deploy", "before the next leg")]
 class Job:
     """A job on Spark that is changed; ``submitted``: the hosts for which a process was started."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, taken_wait_s: float = WAIT_S
+    ) -> None:
         self.changed, self.submitted = ChangedJob(folder), list[str]()
         self._planted = monkeypatch
         submit = SparkExecutor._submit
@@ -45,6 +47,7 @@ class Job:
             submit(executor, spec, on_exit)
 
         monkeypatch.setattr(SparkExecutor, "_submit", noted)
+        monkeypatch.setattr("rvertex.host.spark.executor.TAKEN_WAIT_S", taken_wait_s)
         self.changed.append(2)
         path = self.changed.query("counts", COUNTS)
         self.changed.run(path, executor="spark", master=f"local[{HOSTS}]", hosts=HOSTS)
@@ -110,7 +113,7 @@ def test_processes_are_kept_for_a_rescale_and_end_at_a_deployment(
 def test_a_process_that_dies_or_hangs_while_parked_is_replaced(
     number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = Job(tmp_path, monkeypatch)
+    job = Job(tmp_path, monkeypatch, 10.0)  # the other process answers, also on a busy machine
     before = job.pids()
     job.strike(lambda: os.kill(before[0], number))
     job.rescale(3)

@@ -73,7 +73,7 @@ def test_a_moved_root_continues_in_its_new_place(
     old, new, aside = (f"{base}/{name}" for name in ("old", "jobs/new", "answer"))
     Path(tmp_path, "jobs").mkdir()
     query = totals(events, aside if is_elsewhere else None)
-    run_and_cancel(query, gate, ROWS // 2, root=old, paced=20.0, config=CONFIG)
+    run_and_cancel(query, gate, ROWS // 2, root=old, config=CONFIG)
     move(old, new)
     output = aside if is_elsewhere else f"{new}/output"
     for told in (cli_json("status", new), JobRoot(new).read_status()):
@@ -115,7 +115,7 @@ def test_a_relative_output_belongs_to_the_folder_where_the_job_started(
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "first")
     query = totals(events, "answer")
-    run_and_cancel(query, gate, ROWS // 2, root="job", paced=20.0, config=CONFIG)
+    run_and_cancel(query, gate, ROWS // 2, root="job", config=CONFIG)
     monkeypatch.chdir(tmp_path / "second")
     assert cli_json("resume", tmp_path / "first" / "job")["state"] == "finished"
     assert not list((tmp_path / "second").iterdir())
