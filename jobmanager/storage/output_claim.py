@@ -18,10 +18,11 @@ from jobmanager.storage.documents import (
     read_json_document,
 )
 from jobmanager.storage.output_check import SUCCESS
+from jobmanager.storage.root import GENERATION
 from rstream.log.overlap import remove_overlap, seal
 from rstream.store.blobs import open_store
 from rstream.store.part_files import place_of, split_part
-from rvertex.sources.formats.rstream import CLAIM, CLAIM_SCHEMA, CLAIM_STREAMS
+from rvertex.sources.formats.rstream import CLAIM, CLAIM_SCHEMA, CLAIM_STREAMS, CLAIMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -100,12 +101,22 @@ def _claim(job: str, job_id: str, streams: Sequence[str], columns: pa.Schema | N
     return json_document(claim)
 
 
-def renew_claim(output: BlobStore, plan: PhysicalPlan, job: str, job_id: str) -> None:
-    """Write the new columns of the output into its claim, for readers that follow the output."""
+def renew_claim(
+    output: BlobStore, plan: PhysicalPlan, job: str, settings: Mapping[str, Any]
+) -> None:
+    """Write the streams and columns of a new generation, for readers that follow the output.
+
+    Each generation has its own file, so a job manager that was suspended replaces no later one.
+    """
     streams = [uri for _, uri in plan.sink_streams()]
-    claim = _claim(job, job_id, streams, plan.schema)
-    if not output.exists(CLAIM) or output.get(CLAIM) != claim:
-        output.put(CLAIM, claim)
+    claim = _claim(job, settings["id"], streams, plan.schema)
+    output.put(f"{CLAIMS}/{settings[GENERATION]:010d}", claim)
+
+
+def delete_former_claims(output: BlobStore) -> None:
+    """Delete the claims of former generations, except the first."""
+    for path in sorted(output.list(CLAIMS))[:-1]:
+        output.delete(path)
 
 
 def is_complete(uri: str) -> bool:

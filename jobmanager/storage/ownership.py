@@ -51,8 +51,7 @@ def upgrade(root: JobRoot) -> None:
     """
     settings = root.readable_settings()
     if settings["format"] != FORMAT:
-        root.check_owner()
-        root.store.put(JOB, json_document({**settings, "format": FORMAT}))
+        root.replace(JOB, json_document({**settings, "format": FORMAT}))
 
 
 def is_live_here(root: JobRoot) -> bool:

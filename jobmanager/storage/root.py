@@ -3,6 +3,7 @@
     query.pkl            the user's query (so that ``resume`` does not need the query file)
     job.json             format, name, time, parallelism; written second: with it there is a job
     plan.pkl             the physical plan with the discovered source units, durable before use
+    versions/<epoch>/    later versions of these three files, and other files that owners replace
     status.json          the latest status, rewritten while the job runs
     epochs/<epoch>       the job manager of this epoch; created exclusively
     requests/            requests of users to the job manager; any process may write there
@@ -17,7 +18,9 @@ Invariants: (1) the owner is the creator of the newest epoch; (2) an owner that 
 *after* its notices are durable, and then acts, does nothing unknown to a successor, which reads the
 notices after creating its epoch; (3) only a later owner deletes claims, the oldest first, so all
 claims after an existing one exist; (4) a request stays until the job has ended, so if a job manager
-dies before it handles the request, the next one does.
+dies before it handles the request, the next one does; (5) only the first owner writes query, plan
+and settings under their plain names, and each later owner writes its own versions: so an owner that
+was suspended after a check replaces no file of its successor.
 """
 
 from __future__ import annotations
@@ -73,6 +76,9 @@ CHANGE, GENERATION = "change", "generation"
 #: In job.json: the savepoint from before the newest change that is not rolled back, or empty.
 UNDO = "undo"
 NOTICES, STREAMS = "notices", "streams"
+VERSIONS = "versions"
+#: Most reads of a file that is replaced meanwhile.
+READS_MAX = 3
 #: The files that a job needs, with their contents in words, for messages.
 _MEANINGS = {
     JOB: "the settings of the job",
@@ -144,8 +150,45 @@ class JobRoot:
             JobExistsError: the root holds a job already.
         """
         self.check_free(now_us)
-        self.store.put(QUERY, pickle_document(query))
-        self.store.put(JOB, json_document({"format": FORMAT, **settings}))
+        settings = {"format": FORMAT, **settings}
+        self.store.put(self.own_path(QUERY), pickle_document(query))
+        self.store.put(self.own_path(JOB), json_document(settings))
+        self.store.put_new(JOB, json_document(settings))  # shows other processes that it is a root
+
+    def own_path(self, name: str) -> str:
+        """Return where this owner writes its version of a file, which replaces earlier ones."""
+        return name if self.epoch <= 1 else f"{VERSIONS}/{self.epoch:010d}/{name}"
+
+    def read_file(self, name: str) -> bytes:
+        """Return the version of a file that counts: that of the newest owner that wrote one.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+        for _ in range(READS_MAX):
+            later = [path for path in self.store.list(VERSIONS) if path.endswith(f"/{name}")]
+            with contextlib.suppress(FileNotFoundError):  # a later owner has replaced it meanwhile
+                return self.store.get(max(later, default=name))
+        raise FileNotFoundError(f"{self.store.uri}/{name}")
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write this owner's version of a file of a job that has started.
+
+        Raises:
+            JobRunningError: another job manager has taken over.
+        """
+        self.check_owner()
+        self.store.put(self.own_path(name), data)
+        self.delete_replaced()
+
+    def delete_replaced(self) -> None:
+        """Delete the versions of files that later ones have replaced. Any process may do so."""
+        newest: dict[str, str] = {}
+        for path in sorted(self.store.list(VERSIONS)):
+            name = path.rpartition("/")[2]
+            if name in newest:
+                self.store.delete(newest[name])
+            newest[name] = path
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that ``create`` recorded.
@@ -155,7 +198,7 @@ class JobRoot:
             BrokenFileError: the settings cannot be read.
         """
         try:
-            return read_job_document(self.store.get(JOB), range(OLDEST_FORMAT, FORMAT + 1))
+            return read_job_document(self.read_file(JOB), range(OLDEST_FORMAT, FORMAT + 1))
         except BrokenDocumentError as error:
             raise self._broken(JOB, str(error)) from error
         except FileNotFoundError as error:
@@ -184,7 +227,9 @@ class JobRoot:
             UntrustedRootError: another user may have written them.
         """
         if not self._is_trusted:
-            check_trusted(self.uri, (JOB, PLAN, QUERY))
+            later = self.store.list(VERSIONS)
+            folders = {path.rpartition("/")[0] for path in later}
+            check_trusted(self.uri, (JOB, PLAN, QUERY, VERSIONS, *sorted(folders), *later))
 
     def read_query(self) -> Query:
         """Return the user's query.
@@ -192,7 +237,7 @@ class JobRoot:
         Raises:
             UntrustedRootError, BrokenFileError: the file must not or cannot be unpickled.
         """
-        return self._unpickled(QUERY, to_run=True)  # type: ignore[no-any-return]
+        return self._unpickled(QUERY, self._needed(QUERY), to_run=True)  # type: ignore[no-any-return]
 
     def read_plan(self, *, to_run: bool = False) -> PhysicalPlan | None:
         """Return the physical plan, with the present path of the root; None if there is none yet.
@@ -201,23 +246,36 @@ class JobRoot:
             UntrustedRootError, BrokenFileError: the file must not or cannot be unpickled.
             ChangedCodeError: ``to_run`` is set, and code in the plan has changed.
         """
-        if not self.store.exists(PLAN) or not self.store.size(PLAN):
+        data = self.plan_file()
+        if not data:
             if self.store.list(NOTICES):
                 raise self._broken(PLAN, "it is gone or empty")
             return None  # without hard links, a dead process may leave an empty file
-        return plan_in(self._unpickled(PLAN, to_run=to_run), display_uri(self.uri))
+        return plan_in(self._unpickled(PLAN, data, to_run=to_run), display_uri(self.uri))
 
-    def _unpickled(self, name: str, *, to_run: bool) -> Any:
+    def plan_file(self) -> bytes:
+        """Return the content of the file of the plan, to notice changes; empty if there is none."""
+        try:
+            return self.read_file(PLAN)
+        except FileNotFoundError:
+            return b""
+
+    def _needed(self, name: str) -> bytes:
+        try:
+            return self.read_file(name)
+        except FileNotFoundError as error:
+            raise self._broken(name, "it is gone") from error
+
+    def _unpickled(self, name: str, data: bytes, *, to_run: bool) -> Any:
         from jobmanager.storage.query_file import module_places
 
         self.check_trusted()
-        put_on_path(*module_places(self._document(JOB)))
+        with contextlib.suppress(NoJobError, BrokenFileError):
+            put_on_path(*module_places(self.settings()))
         try:
-            return read_pickle_document(self.store.get(name), to_run=to_run)
+            return read_pickle_document(data, to_run=to_run)
         except BrokenDocumentError as error:
             raise self._broken(name, str(error)) from error
-        except FileNotFoundError as error:
-            raise self._broken(name, "it is gone") from error
 
     def _broken(self, name: str, reason: str) -> BrokenFileError:
         return BrokenFileError(f"{display_uri(self.uri)}/{name}", reason, _MEANINGS[name])
@@ -243,8 +301,7 @@ class JobRoot:
         Raises:
             JobRunningError: another job manager has taken over.
         """
-        self.check_owner()
-        self.store.put(PLAN, pickle_document(plan_without_place(plan)))
+        self.replace(PLAN, pickle_document(plan_without_place(plan)))
 
     def write_plan(self, plan: PhysicalPlan) -> None:
         """Write the first plan of a job durably.
@@ -258,7 +315,7 @@ class JobRoot:
         self.check_owner()
         if self.read_plan() is not None:
             raise self._is_running(self.owner())
-        self.store.put(PLAN, data)  # replaces the empty file of a process that died
+        self.store.put(self.own_path(PLAN), data)  # replaces the empty file of a dead process
 
     def read_status(self) -> dict[str, Any]:
         """Return the latest status; empty if there is none, or if the file is broken.

@@ -109,7 +109,8 @@ def the_new_plan_is_written_before_the_commit() -> Mutant:
 
     def commit(drafted: Any, change: Any, shell: Any) -> Any:
         root, store = drafted.draft.final, drafted.draft.final.store
-        store.put(PLAN, store.get(f"{change.drawn_folder(root.epoch)}/{pending.PLACED}"))
+        placed = store.get(f"{change.drawn_folder(root.epoch)}/{pending.PLACED}")
+        store.put(root.own_path(PLAN), placed)
         for _ in range(LOOKS):  # so that a process often dies in between
             store.list(pending.COMMITS)
         return original(drafted, change, shell)

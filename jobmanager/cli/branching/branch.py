@@ -231,7 +231,7 @@ def _fill_from_image(
 ) -> int:
     root = present.root
     # The settings of this plan, which the copy checks
-    query, settings = root.store.get(QUERY), root.settings()
+    query, settings = root.read_file(QUERY), root.settings()
     image = copy_image(present, target, there, at_us)
     write_job(target, there, image.copied, query, _settings(settings, there))
     return image.time_us

@@ -28,7 +28,7 @@ from jobmanager.manager.manager import JobManager
 from jobmanager.manager.takeover import copy_of
 from jobmanager.state.topology import Topology
 from jobmanager.storage.notice_log import read_notices
-from jobmanager.storage.root import PLAN, display_uri
+from jobmanager.storage.root import display_uri
 from rstream.errors import OperatingError, UsageError, error_class
 from rstream.log.durable import DurableLog
 from rstream.store.local_files import link_file
@@ -107,7 +107,7 @@ class PresentPlan:
             NoJobError: the root contains no job.
         """
         # read the content first: if the plan changes in between, the check finds other content
-        content = root.store.get(PLAN) if root.store.exists(PLAN) else b""
+        content = root.plan_file()
         plan = root.read_plan(to_run=True)
         if plan is None:
             raise NoJobError(display_uri(root.uri))
@@ -116,7 +116,7 @@ class PresentPlan:
     def check_unchanged(self) -> None:
         """Raise ChangePendingError if a change is committed, or the plan is a different one now."""
         root = self.root
-        if pending.committed(root.store) is not None or root.store.get(PLAN) != self.content:
+        if pending.committed(root.store) is not None or root.plan_file() != self.content:
             raise ChangePendingError(display_uri(root.uri))
 
 

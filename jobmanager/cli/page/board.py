@@ -26,11 +26,11 @@ from jobmanager.delivery.deliveries import clean_rows
 from jobmanager.errors import CannotListError, NoJobError
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.state.state_size import state_lines
-from jobmanager.storage.root import PLAN, JobRoot
+from jobmanager.storage.root import JobRoot
 from jobmanager.storage.shown import roots_in
 from rstream.store.blobs import open_store
 from rstream.store.memory_blobs import get_or_none
-from rvertex.sources.formats.rstream import CLAIM
+from rvertex.sources.formats.rstream import newest_claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -187,9 +187,9 @@ class Board:
     def plan(self, name: str) -> dict[str, Any]:
         """Return the plan of a job as a graph with positions."""
         root = self.job(name).root
-        stored = get_or_none(JobRoot(root).store, PLAN)
+        stored = JobRoot(root).plan_file()
         known, drawn = self._plans.get(root, (None, {}))
-        if stored is None or known != stored:
+        if not stored or known != stored:
             drawn = answers.drawn_plan(root)
             self._plans[root] = stored, drawn
         return drawn
@@ -255,7 +255,8 @@ class Board:
         if at is not None:
             return read_table(root, at, output=plan.name)
         # The claim has the id of the job: another job may have had this root before.
-        claim = get_or_none(open_store(plan.output), CLAIM)
+        output_store = open_store(plan.output)
+        claim = get_or_none(output_store, newest_claim(output_store))
         known = self._tables.get((root, plan.name))
         if known is None or known[0] != claim:
             known = self._tables[root, plan.name] = claim, CurrentTable(plan)

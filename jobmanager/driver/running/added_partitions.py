@@ -71,7 +71,7 @@ def note_ends(plan: PhysicalPlan, root: JobRoot, *, leases_end_s: float) -> None
             ends.setdefault(spec.path, {}).update(ends_of(spec, [unit.stream for unit in units]))
         if ends:
             noted = {"epoch": root.epoch, "ends": ends}
-            root.store.put(LOG_ENDS, json_document(noted))
+            root.store.put(root.own_path(LOG_ENDS), json_document(noted))
     except (*TROUBLE, OperatingError) as error:
         _log.info("cannot store where topics end: %s", error)
 
@@ -83,7 +83,7 @@ def may_continue(state: str, plan: PhysicalPlan) -> bool:
 
 def _noted_ends(root: JobRoot) -> dict[str, dict[int, int]]:
     try:
-        noted = read_json_document(root.store.get(LOG_ENDS))
+        noted = read_json_document(root.read_file(LOG_ENDS))
         if noted["epoch"] != root.epoch - 1:
             return {}
         return {

@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 
 #: Files of an output: its owner, and its completion (:mod:`jobmanager.storage.output_claim`).
 CLAIM, SUCCESS = "_JOB", "_SUCCESS"
+#: Claims of the output after a change of the job, named by generation; the newest counts.
+CLAIMS = "_JOB-changed"
 #: Keys of a claim: the names of the streams, and their payload columns (Arrow IPC, base64).
 CLAIM_STREAMS, CLAIM_SCHEMA = "streams", "schema"
 _GONE = "No such file; `jobmanager resume` of the job that wrote it computes it again"
@@ -220,6 +222,11 @@ def refuse_job_folder(store: BlobStore, path: str) -> None:
 def _segments(names: Sequence[str]) -> list[str]:
     """Return the segments to read. All of them are whole; a finished job needs no others."""
     return [segment_name(file) for seqs, file in valid_segments(names).items() if seqs == file]
+
+
+def newest_claim(store: BlobStore) -> str:
+    """Return the name of the file with the streams and columns that the job writes now."""
+    return max(store.list(CLAIMS), default=CLAIM)
 
 
 def document(store: BlobStore, path: str, name: str) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from rvertex.sources.formats.rstream import (
     CLAIM_SCHEMA,
     CLAIM_STREAMS,
     document,
+    newest_claim,
     refuse_edges,
     refuse_job_folder,
 )
@@ -63,7 +64,7 @@ def growing_streams(path: str) -> GrowingStreams:
     store = open_store(path)
     try:
         if not split_part(path)[1] and store.exists(CLAIM):
-            return _claimed(path, document(store, path, CLAIM))
+            return _claimed(path, document(store, path, newest_claim(store)))
         refuse_job_folder(store, path)
         schema = open_reader(store).read_schema()
     except (OSError, StoreError) as error:

@@ -5,6 +5,7 @@ Not covered: stores without exclusive creation (moto's, of many megabytes).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -13,6 +14,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -39,6 +41,7 @@ from jobmanager.storage.root import (
     JOB,
     PLAN,
     STATUS,
+    VERSIONS,
     JobRoot,
     display_uri,
 )
@@ -49,6 +52,7 @@ from rstream.clock import SystemClock
 from rstream.errors import StoreError
 from rstream.log.background import InlineBackground
 from rstream.store.memory_blobs import MemoryBlobs
+from tests.support.interrupted_store import Interrupted
 from tests.support.queries import bids, stateless
 
 if TYPE_CHECKING:
@@ -281,6 +285,47 @@ def test_a_plan_of_a_replaced_job_manager_is_not_replaced(root: JobRoot) -> None
     found = root.read_plan()
     assert found is not None
     assert found.plan_hash == plan.plan_hash
+
+
+def test_a_suspended_job_manager_replaces_no_file_of_its_successor() -> None:
+    """It is suspended before any call, and its successor replaces the same files meanwhile."""
+    first_plan, plan, late = (lower(stateless(), root="ROOT", parallelism=n) for n in (1, 2, 3))
+    for at in count():  # ends: there are few calls
+        blobs = MemoryBlobs({})
+        former = JobRoot(blobs)
+        former.claim(NOW_US)
+        former.create(stateless(), SETTINGS, now_us=NOW_US)
+        former.write_plan(first_plan)
+
+        def succeed(blobs: MemoryBlobs = blobs) -> None:
+            successor = JobRoot(MemoryBlobs(blobs.blobs))
+            successor.claim(NOW_US)
+            successor.replace_plan(plan)
+            successor.replace(JOB, json_document({"format": FORMAT, "id": "2"}))
+
+        store = Interrupted(blobs.blobs, at, succeed)
+        suspended = JobRoot(store)
+        suspended.epoch, suspended._claim = former.epoch, former._claim
+        with contextlib.suppress(JobRunningError):
+            suspended.replace_plan(late)
+            suspended.replace(JOB, json_document({"format": FORMAT, "id": "3"}))
+        root, has_succeeded = JobRoot(blobs), store.calls > at
+        found = root.read_plan()
+        assert found is not None
+        assert found.plan_hash == (plan if has_succeeded else late).plan_hash
+        assert root.settings()["id"] == ("2" if has_succeeded else "3")
+        if not has_succeeded:
+            break
+    assert at >= 8
+
+
+def test_versions_of_former_owners_are_deleted(root: JobRoot) -> None:
+    root.create(stateless(), SETTINGS, now_us=NOW_US)
+    for owner in rivals(root.store, 3):
+        owner.claim(NOW_US)
+        owner.replace(JOB, json_document({"format": FORMAT, "id": str(owner.epoch)}))
+        assert JobRoot(root.store).settings()["id"] == str(owner.epoch)
+    assert root.store.list(VERSIONS) == [f"{VERSIONS}/0000000003/{JOB}"]
 
 
 def test_a_failure_of_a_replaced_job_manager_is_not_that_of_the_job(root: JobRoot) -> None:

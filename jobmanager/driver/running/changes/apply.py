@@ -32,7 +32,7 @@ from jobmanager.driver.running.changes.errors import ChangeRefusedError, NotACut
 from jobmanager.state.messages import LOG_CODEC, StateCopied
 from jobmanager.storage.documents import BrokenDocumentError, json_document, read_pickle_document
 from jobmanager.storage.notice_log import NoticeLog
-from jobmanager.storage.output_claim import renew_claim
+from jobmanager.storage.output_claim import delete_former_claims, renew_claim
 from jobmanager.storage.places import plan_in
 from jobmanager.storage.root import GENERATION, JOB, PLAN, QUERY, STREAMS, UNDO, display_uri
 from jobmanager.storage.savepoints import (
@@ -245,6 +245,7 @@ def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[st
     query = store.get(f"{drawn}/{pending.NEXT_QUERY}")
     settings = {**root.settings(), **commit["settings"]}
     blobs = {PLAN: placed, QUERY: query, JOB: json_document(settings)}
+    blobs = {root.own_path(name): data for name, data in blobs.items()}
     if (manifest := commit.get("manifest")) is not None:
         blobs[from_json(manifest).manifest] = json_document(manifest)
     plan = plan_in(read_pickle_document(placed), display_uri(root.uri))
@@ -254,10 +255,16 @@ def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[st
     if shell.following is not None:
         shell.following.on_committed(plan, copy)
 
+    outputs = [(output, root.open_store(output.output)) for output in plan.of_outputs]
+
     def renew() -> None:
-        for output in plan.of_outputs:
-            place = root.open_store(output.output)
-            renew_claim(place, output, display_uri(root.uri), settings["id"])
+        for output, place in outputs:
+            renew_claim(place, output, display_uri(root.uri), settings)
+
+    def delete_replaced_files() -> None:
+        root.delete_replaced()
+        for _, place in outputs:
+            delete_former_claims(place)
 
     def begin() -> None:
         begin_log(root, copy, shell)
@@ -265,6 +272,7 @@ def roll_forward(root: JobRoot, commit: dict[str, Any], shell: Shell) -> dict[st
     puts = [partial(store.put, path, data) for path, data in blobs.items()]
     side_by_side(store, [begin, *puts, renew])  # the beginning takes longest
     shell.later(lambda: _delete_channels(root, plan))
+    shell.later(delete_replaced_files)
     if manifest is not None:
         shell.later(lambda: delete_replaced(store, from_json(manifest)))
     outcome = {"state": "done", **{k: commit[k] for k in ("kind", "savepoint", "time")}}

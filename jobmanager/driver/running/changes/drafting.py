@@ -120,7 +120,7 @@ def save_cut(draft: Draft, plan: PhysicalPlan, cut: Cut, name: str, now_us: int)
         for items in rest_items(root.open_store(rest.uri), rest):
             log.write(items)
     for file in (PLAN, QUERY, JOB):
-        draft.root.store.put(f"{folder}/{file}", store.get(file))
+        draft.root.store.put(f"{folder}/{file}", root.read_file(file))
     return Savepoint(
         name=name,
         created_us=now_us,
@@ -211,9 +211,13 @@ def draw_change(
     savepoint, built, settings, ends = draw(draft, plan, cut, change, number, now_us)
     plan, store = in_generation(built.plan, number), draft.root.store
     folder = change.drawn_folder(root.epoch)
-    queries = {"deploy": f"{change.folder}/{pending.NEXT_QUERY}", "rescale": QUERY}
-    query = queries.get(change.kind, f"{savepoint.folder}/{QUERY}")
-    store.put(f"{folder}/{pending.NEXT_QUERY}", store.get(query))
+    if change.kind == "rescale":
+        query = root.read_file(QUERY)
+    elif change.kind == "deploy":
+        query = store.get(f"{change.folder}/{pending.NEXT_QUERY}")
+    else:
+        query = store.get(f"{savepoint.folder}/{QUERY}")
+    store.put(f"{folder}/{pending.NEXT_QUERY}", query)
     store.put(f"{folder}/{pending.PLACED}", pickle_document(plan_without_place(plan)))
     store.put(f"{folder}/{pending.COPY}", LOG_CODEC.encode(built.copy))
     settings = {UNDO: savepoint.name, **settings, GENERATION: number, "plan": plan.plan_hash}
