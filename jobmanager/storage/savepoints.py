@@ -58,6 +58,16 @@ class NoSavepointError(UsageError):
 
 
 @error_class
+class BrokenSavepointError(BrokenFileError):
+    """The manifest of a savepoint cannot be read. ``meaning``: the name of the savepoint."""
+
+    message = (
+        "{path} is broken: {reason}. It lists the files of savepoint {meaning}: put it back from a "
+        "copy, or delete the savepoint with savepoints ROOT --expire {meaning}"
+    )
+
+
+@error_class
 class ReservedNameError(UsageError):
     """A user's savepoint has a name that the job gives itself."""
 
@@ -108,9 +118,6 @@ class Savepoint:
     checkpointed_us: int
     vertices: tuple[SavedVertex, ...]
     rests: tuple[SavedRest, ...] = ()
-    #: Rows (delivery, partition, seq): all items below that seq were known to be delivered.
-    deliveries: tuple[tuple[str, int, int], ...] = ()
-    generation: int = 0
     #: The folder of its files, in the folder with its name. Empty: a savepoint of a release without
     #: versions, whose files are directly in the folder with its name.
     version: str = ""
@@ -212,17 +219,17 @@ def _newest(store: BlobStore, name: str) -> Savepoint | None:
         if not newest:
             return None
         with contextlib.suppress(FileNotFoundError):  # replaced or expired meanwhile
-            return _read(store, newest[name])
+            return _read(store, name, newest[name])
     where = f"{display_uri(store.uri)}/{folder_of(name)}"
     raise StoreError(where, f"the savepoint was replaced during {READS_MAX} reads; try again")
 
 
-def _read(store: BlobStore, path: str) -> Savepoint:
+def _read(store: BlobStore, name: str, path: str) -> Savepoint:
     try:
         return from_json(read_json_document(store.get(path)))
     except (BrokenDocumentError, KeyError, TypeError) as error:
         place = f"{display_uri(store.uri)}/{path}"
-        raise BrokenFileError(place, str(error), "the savepoint's list of files") from error
+        raise BrokenSavepointError(place, str(error), name) from error
 
 
 def manifests(store: BlobStore, folder: str) -> dict[str, str]:
@@ -249,15 +256,23 @@ def list_savepoints(store: BlobStore) -> list[Savepoint]:
     return sorted(savepoints, key=lambda savepoint: (savepoint.created_us, savepoint.name))
 
 
-def expire(store: BlobStore, name: str) -> None:
+def expire(store: BlobStore, name: str) -> str:
     """Delete a savepoint, its manifest first. A running job, or ``gc``, deletes its checkpoints.
+
+    Return why its manifest could not be read, so that its checkpoints are unknown; empty: it could.
 
     Raises:
         NoSavepointError: there is no such savepoint.
     """
-    savepoint = read_savepoint(store, name)
+    damage, version = "", ""
+    try:
+        version = read_savepoint(store, name).version
+    except BrokenSavepointError as error:
+        folder = error.path.split("/")[-2]
+        damage, version = error.reason, folder if VERSION.fullmatch(folder) else ""
     # a later version may be incomplete, because another process writes it
-    _delete(store, name, lambda version: version <= savepoint.version)
+    _delete(store, name, lambda other: other <= version)
+    return damage
 
 
 def _delete(store: BlobStore, name: str, is_obsolete: Callable[[str], bool]) -> None:
@@ -300,8 +315,7 @@ def from_json(fields: dict[str, Any]) -> Savepoint:
         for row in fields["vertices"]
     )
     rests = tuple(SavedRest(**row) for row in fields["rests"])
-    deliveries = tuple((name, k, seq) for name, k, seq in fields["deliveries"])
-    return Savepoint(**{**known, "vertices": vertices, "rests": rests, "deliveries": deliveries})
+    return Savepoint(**{**known, "vertices": vertices, "rests": rests})
 
 
 def _tuple(value: Any) -> Any:

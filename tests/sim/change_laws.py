@@ -20,7 +20,7 @@ from jobmanager.storage.documents import (
     read_pickle_document,
 )
 from jobmanager.storage.places import plan_in
-from jobmanager.storage.root import PLAN, display_uri
+from jobmanager.storage.root import display_uri
 from jobmanager.storage.savepoints import FOLDER as SAVEPOINTS, MANIFEST, list_savepoints
 from planner.physical.layout import Stages
 from rstream.items.batch import VS, only_events
@@ -32,10 +32,11 @@ from streamscope.testing.simulation.laws.checkers import CHECKPOINTS
 from streamscope.testing.simulation.laws.shadow import HOME, SEGMENT, Shadow
 from streamscope.testing.simulation.storage import root_of
 from tests.sim.checkers import Checkers
+from tests.sim.growing import plan_file
 from tests.sim.workload import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -236,10 +237,10 @@ def rows_of(batches: Sequence[pa.RecordBatch], columns: Sequence[str]) -> Counte
     )
 
 
-def plan_on(blobs: Mapping[str, bytes]) -> PhysicalPlan | None:
+def plan_on(blobs: dict[str, bytes]) -> PhysicalPlan | None:
     """The plan in the job's root."""
-    data = blobs.get(root_of(ROOT) + PLAN)
-    return None if not data else _plan_in(data)
+    data = plan_file(blobs)
+    return _plan_in(data) if data else None
 
 
 @lru_cache(maxsize=32)

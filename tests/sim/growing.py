@@ -11,7 +11,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from jobmanager.storage.documents import read_pickle_document
-from jobmanager.storage.root import PLAN
+from jobmanager.storage.root import JobRoot
+from rstream.store.memory_blobs import MemoryBlobs
 from rvertex.sources.logs.errors import LogUnreachableError
 from rvertex.sources.spec import Topic, Unit
 from streamscope.testing.simulation.storage import root_of
@@ -19,7 +20,7 @@ from tests.sim.live_workload import make_live_workload, rows_of_partition
 from tests.sim.workload import ROOT, WORKLOADS_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from planner.physical.plan import PhysicalPlan
     from rvertex.sources.spec import SourceSpec
@@ -82,10 +83,15 @@ def grows(workload: Workload) -> bool:
     return workload.log is not None and any(workload.log.births)
 
 
-def vertices_on(blobs: Mapping[str, bytes], workload: Workload) -> Sequence[VertexSpec]:
+def vertices_on(blobs: dict[str, bytes], workload: Workload) -> Sequence[VertexSpec]:
     """Return the vertices of the stored plan, which a successor uses."""
-    data = blobs.get(root_of(ROOT) + PLAN) if grows(workload) else None
-    return workload.vertices if data is None else _plan_in(data).vertices
+    data = plan_file(blobs) if grows(workload) else b""
+    return _plan_in(data).vertices if data else workload.vertices
+
+
+def plan_file(blobs: dict[str, bytes]) -> bytes:
+    """Return the stored plan of the job; empty if there is none."""
+    return JobRoot(MemoryBlobs(blobs, root_of(ROOT))).plan_file()
 
 
 @lru_cache(maxsize=16)

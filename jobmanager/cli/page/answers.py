@@ -84,7 +84,7 @@ def log_lines(notices: Notices) -> list[dict[str, Any]]:
 
 def savepoints_of(root: str) -> list[dict[str, Any]]:
     """Return the savepoints of a job, the oldest first."""
-    keys = ("name", "created_us", "time_us", "generation", "plan_hash")
+    keys = ("name", "created_us", "time_us", "plan_hash")
     rows = [asdict(one) for one in list_savepoints(JobRoot(root).store)]
     return [{key: row[key] for key in keys} | {"vertices": len(row["vertices"])} for row in rows]
 

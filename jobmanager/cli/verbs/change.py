@@ -82,7 +82,8 @@ def savepoints(
     if job_root.read_plan() is None:
         raise NoJobError(display_uri(job_root.uri))
     for one in expired or ():
-        expire(job_root.store, one)
+        if damage := expire(job_root.store, one):
+            print(f"deleted {one}, whose list of files was broken: {damage}", file=sys.stderr)
         if one == job_root.settings().get(UNDO):
             print(
                 f"deleted {one}: deploy --rollback {root} cannot undo the last change now",

@@ -44,8 +44,9 @@ if TYPE_CHECKING:
     from jobmanager.storage.query_file import LoadedFile, QueryFile
     from planner.physical.plan import PhysicalPlan
 
-#: Seconds between two checks of a change in another process, or of a branch.
-LOOK_S = 0.1
+#: Least and most seconds between two checks of a change in another process. Each check lists the
+#: store, so the pauses grow: each is ``LOOK_SHARE`` of the wait so far.
+LOOK_S, LOOK_MAX_S, LOOK_SHARE = 0.1, 5.0, 0.1
 #: A job manager that has ended a job completes or ends its pending change within this time. After
 #: that, the process that waits for the change attempts it.
 ENDED_WAIT_S = 20.0
@@ -315,7 +316,7 @@ def _awaited(root: JobRoot, change: Change, wait_s: float) -> dict[str, Any]:
         NotACutError: the job has ended without a clean stop.
     """
     clock, pause = SystemClock(), threading.Event()
-    now_s = clock.monotonic_s()
+    begun_s = now_s = clock.monotonic_s()
     until_s, look_s = now_s + wait_s, now_s + ENDED_LOOK_S
     while (outcome := pending.outcome_of(root.store, change.id)) is None:  # ends at until_s
         now_s = clock.monotonic_s()
@@ -327,5 +328,6 @@ def _awaited(root: JobRoot, change: Change, wait_s: float) -> dict[str, Any]:
                 _state_of(root, change)
                 if (outcome := _carried_out_here(root, change)) is not None:
                     return outcome
-        pause.wait(LOOK_S)
+        pause_s = min(max(LOOK_SHARE * (now_s - begun_s), LOOK_S), LOOK_MAX_S)
+        pause.wait(min(pause_s, max(until_s - now_s, 0.0)))
     return outcome

@@ -21,9 +21,10 @@ from rstream.errors import (
     SequenceLostError,
     StoreError,
 )
-from rstream.items.batch import KIND, VE, VS, payload_schema
+from rstream.items.batch import KIND, VE, VS, int64_column, payload_schema
 from rstream.store.blobs import open_store
 from rstream.store.part_files import part_uri, split_part
+from rstream.types import INF_TIME
 from rvertex.errors import CorruptSourceError, SourceNotFoundError, SourceVanishedError
 from rvertex.sources.files import first_line
 from rvertex.sources.formats.rstream import (
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 #: Least seconds before the next read after a read without items, since each read lists the folder.
 LOOK_EVERY_S = 0.1
+#: Number of such reads in succession for one check whether the output has more streams.
+READS_PER_CHECK = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,7 @@ class WrittenItems:
     def __init__(self, spec: SourceSpec, unit: Unit, position: int) -> None:
         self._spec, self._unit = spec, unit
         self._items = open_reader(unit.path, position, columns=spec.columns.names)
+        self._idle_reads = 0
 
     def read_next(self, rows_max: int) -> LogRows | None:
         """Implement RowReader."""
@@ -116,8 +120,13 @@ class WrittenItems:
         except (SequenceLostError, StoreError) as error:
             raise SourceVanishedError(path, first_line(error)) from error
         if items is None:
-            self._check_streams()
+            if self._idle_reads % READS_PER_CHECK == 0:
+                self._check_streams()
+            self._idle_reads += 1
             return None
+        self._idle_reads = 0
+        if int64_column(items.batch, VS)[-1] == INF_TIME:  # of a job that has finished
+            self._check_streams()
         positions = np.arange(items.first_seq, items.next_seq, dtype=np.int64)
         batch = items.batch.select([KIND, VS, VE, *self._spec.columns.names])
         refuse_edges(path, batch)
@@ -126,7 +135,7 @@ class WrittenItems:
     def _check_streams(self) -> None:
         """Check that the output has no additional streams.
 
-        Called after a read without new items.
+        Called after some of the reads without new items, and at the end.
         """
         path, then = self._spec.path, self._unit.streams
         if then and not split_part(path)[1]:

@@ -17,14 +17,23 @@ from jobmanager.storage.output_check import SUCCESS
 from jobmanager.storage.output_claim import (
     answer_files,
     claim_output,
+    delete_former_claims,
     is_complete,
     mark_success,
     refuse_taken_output,
+    renew_claim,
 )
-from rstream import RStream
-from rstream.items.batch import cti_batch
+from jobmanager.storage.root import GENERATION
+from planner import Stream
+from planner.physical.lower import lower
+from rstream import RStream, open_store
+from rstream.items.batch import cti_batch, item_schema
 from rstream.store.part_files import part_uri
-from rvertex.sources.formats.rstream import CLAIM
+from rstream.types import INF_TIME
+from rvertex.sources.formats.rstream import CLAIM, CLAIMS
+from rvertex.sources.logs.errors import AddedStreamsError
+from rvertex.sources.logs.written import WrittenItems, written_units
+from rvertex.sources.spec import Live, SourceSpec, Streams
 
 
 @pytest.fixture
@@ -118,3 +127,31 @@ def test_success_names_the_files_of_the_answer(folder: str) -> None:
     assert len(list(Path(folder).rglob("*.parquet"))) == 3
     found = pq.read_table([f"{folder}/{name}" for name in answer_files(folder)])
     assert found.num_rows == 2
+
+
+def test_a_follower_notices_added_streams_before_the_end(folder: str) -> None:
+    """The streams it reads have always had items until their end, so it was never idle."""
+    plan, wider = (
+        lower(query.to_parquet(), root=folder.removesuffix("/output"), parallelism=1)
+        for query in (Stream.from_items({"x": "int64"}, [], partitions=n) for n in (1, 3))
+    )
+    assert plan.output == folder
+    uris = [uri for _, uri in plan.sink_streams()]
+    claim_output(folder, "/jobs/a", "1", streams=uris, columns=plan.schema)
+    spec = SourceSpec(Streams(), folder, plan.schema, plan.schema, vs=None, live=Live())
+    (unit,) = written_units(spec)
+    with contextlib.closing(RStream.open(uris[0], plan.schema)) as stream:
+        stream.write(0, cti_batch(INF_TIME, item_schema(plan.schema)))
+        stream.flush()
+    with contextlib.closing(WrittenItems(spec, unit, 0)) as reader:
+        assert reader.read_next(9) is not None
+    for number in (1, 2):
+        settings = {"id": "1", GENERATION: number}
+        renew_claim(open_store(folder), wider, "/jobs/a", settings)
+    delete_former_claims(open_store(folder))
+    assert open_store(folder).list(CLAIMS) == [f"{CLAIMS}/0000000002"]
+    with (
+        contextlib.closing(WrittenItems(spec, unit, 0)) as reader,
+        pytest.raises(AddedStreamsError, match="has 3 partitions, and this job reads 1"),
+    ):
+        reader.read_next(9)

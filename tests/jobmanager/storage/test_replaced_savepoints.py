@@ -16,6 +16,7 @@ from jobmanager.storage import savepoints
 from jobmanager.storage.root import JOB, PLAN, QUERY, JobRoot
 from jobmanager.storage.savepoints import (
     STOP,
+    BrokenSavepointError,
     NoSavepointError,
     Savepoint,
     expire,
@@ -161,3 +162,19 @@ def test_a_savepoint_of_a_root_without_versions_is_read_and_replaced() -> None:
     assert read_savepoint(store, "now") == later
     savepoints.delete_replaced(store, later)
     assert store.list(savepoints.FOLDER) == [f"{later.folder}/{JOB}", later.manifest]
+
+
+@pytest.mark.parametrize("has_versions", [True, False])
+def test_a_broken_savepoint_can_be_expired(has_versions: bool) -> None:
+    store = MemoryBlobs({})
+    broken = taken(store, 1, 1) if has_versions else Savepoint("now", 1, 0, "", 1, 1, 0, ())
+    savepoints.complete(store, broken)
+    kept = Savepoint("other", 1, 0, "", 1, 1, 0, (), version="0000000001.000001")
+    savepoints.complete(store, kept)
+    assert expire(MemoryBlobs(dict(store.blobs)), "now") == ""
+    store.put(broken.manifest, store.get(broken.manifest)[:-9])
+    with pytest.raises(BrokenSavepointError, match=r"now.* --expire now"):
+        list_savepoints(store)
+    assert expire(store, "now") == "its checksum does not match"
+    assert list_savepoints(store) == [kept]
+    assert store.list(savepoints.FOLDER) == [kept.manifest]

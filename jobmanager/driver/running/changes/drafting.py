@@ -12,7 +12,6 @@ import contextlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jobmanager.delivery.claim import recorded_position
 from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.changes.compare import compare
 from jobmanager.driver.running.changes.copies import Draft
@@ -47,7 +46,6 @@ from jobmanager.storage.savepoints import (
 from rstream.errors import OperatingError
 from rstream.log.durable import DurableLog
 from rstream.types import INF_TIME
-from rvertex.sinks.spec import name_of
 
 if TYPE_CHECKING:
     from jobmanager.driver.running.changes.cut import Cut
@@ -131,7 +129,6 @@ def save_cut(draft: Draft, plan: PhysicalPlan, cut: Cut, name: str, now_us: int)
         checkpointed_us=cut.job.checkpointed_us,
         vertices=tuple(_saved(cut, vertex.id) for vertex in plan.vertices),
         rests=tuple(savepoints.SavedRest(r.stream, r.lo, r.hi) for r in cut.rests),
-        deliveries=_delivered(root, plan, cut),
         version=version,
     )
 
@@ -142,14 +139,6 @@ def _saved(cut: Cut, vertex: str) -> savepoints.SavedVertex:
         digests = tuple(digest.hex() for digest in state.digests)
         return savepoints.SavedVertex(vertex, "", (), (), state.ends, True, digests)
     return savepoints.SavedVertex(vertex, ref.name, ref.parts, ref.inputs, ref.outputs)
-
-
-def _delivered(root: JobRoot, plan: PhysicalPlan, cut: Cut) -> tuple[tuple[str, int, int], ...]:
-    """Return the delivered positions. A running job may have delivered rows after the cut."""
-    ends = [end_of(cut, stream) for stream, _ in plan.sink_streams()]
-    names = [name_of(spec) for spec in plan.deliveries]
-    rows = [(n, k, recorded_position(root.store, n, k)) for n in names for k in range(len(ends))]
-    return tuple((n, k, min(seq, ends[k])) for n, k, seq in rows)
 
 
 @dataclass(frozen=True, slots=True)
