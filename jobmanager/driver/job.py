@@ -101,12 +101,14 @@ class Job(Readable):
         self, plan: PhysicalPlan, start: Mapping[int, int], *, progress: bool
     ) -> Subscription:
         """Open a subscription to the output of ``plan``."""
-        if self._run.deliveries is None:
-            return self._subscription(plan, start, {}, progress=progress)
-        with self._run.deliveries.opening() as opening:
-            subscription = self._subscription(plan, start, opening.kept_from, progress=progress)
-            opening.keep_for(subscription)
-        return subscription
+        while (deliveries := self._run.deliveries) is not None:
+            with deliveries.opening() as opening:
+                subscription = self._subscription(plan, start, opening.kept_from, progress=progress)
+                opening.keep_for(subscription)
+            if deliveries is self._run.deliveries:
+                return subscription
+            subscription.close()  # a change has replaced the deliveries meanwhile
+        return self._subscription(plan, start, {}, progress=progress)
 
     def _subscription(
         self,

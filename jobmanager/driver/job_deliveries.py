@@ -104,8 +104,8 @@ class JobDeliveries:
         return needed
 
     def keep_for_those_of(self, former: JobDeliveries) -> None:
-        """Keep the output for open subscriptions of the job before a change, too."""
-        self._subscriptions.update(former._subscriptions)
+        """Keep the output for the subscriptions of the job before a change, also for later ones."""
+        self._subscriptions = former._subscriptions
 
     def retry(self) -> None:
         """Restart failed deliveries, and let waiting deliveries try at once."""

@@ -97,12 +97,13 @@ class Subscription:
 
         Raises:
             OutputTakenBackError: a rollback has removed rows that were read.
+            UnknownOutputError: a change has removed the output; each later call raises it, too.
         """
         plan = self._present()
         if plan is self._plan:
             return
-        former, self._plan, start = self._plan, plan, self.positions
         output = plan.output_named(self._output)
+        former, self._plan, start = self._plan, plan, self.positions
         edges = [edge for vertex in former.vertices for edge in vertex.outputs if edge.is_sink]
         generation = max(edge.generation for edge in edges)
         removed: dict[str, int] = {}
@@ -133,6 +134,7 @@ class Subscription:
             StopIteration: the output is complete, or the job was cancelled.
             OutputTakenBackError: a rollback has removed rows that were read; the next call returns
                 the rows that follow instead.
+            UnknownOutputError: a change of the job has removed this output.
             JobFailedError: the job failed; all durable rows were returned before.
         """
         while True:  # the subscription ends with the job

@@ -6,17 +6,23 @@ Not covered: a subscriber in another process (tests/jobmanager/delivery/test_sta
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from jobmanager import Job
 from jobmanager.delivery.output_tap import Endpoints
+from jobmanager.driver.job_deliveries import JobDeliveries
 from jobmanager.driver.running.deploying import deploy, rescale, roll_back
 from jobmanager.driver.subscription import Subscription
+from planner import Stream
+from planner.errors import UnknownOutputError
+from planner.logical.query import together
+from planner.physical.lower import lower
 from rstream import open_store
 from rstream.errors import OutputTakenBackError
 from rstream.store.fences import fences_in
-from tests.support.changed_jobs import COUNTS, ChangedJob
+from tests.support.changed_jobs import COUNTS, ChangedJob, whole_answer
 from tests.support.jobs import WAIT_S
 
 if TYPE_CHECKING:
@@ -147,3 +153,69 @@ def test_a_rollback_raises_an_error_and_other_rows_follow(tmp_path: Path) -> Non
     assert subscriber.removed
     assert not subscriber.repeats
     assert sorted(map(str, subscriber.rows.values())) == sorted(map(str, rows))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_subscription_that_is_opened_during_a_change_keeps_its_rows(
+    moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next deliveries, which delete rows, must know it.
+
+    It is opened before they begin; or they begin before it is opened at the former ones.
+    """
+    changed = ChangedJob(tmp_path)
+    changed.append(2)
+    job = changed.run(changed.query("counts", COUNTS))
+    changed.has_read_all()
+    former, opened, first = job._run.deliveries, list[Subscription](), list[Subscription]()
+    keep, subscribe = JobDeliveries.keep_for_those_of, Job._subscription
+
+    def changes() -> None:
+        rescale(changed.root, parallelism=5, wait_s=WAIT_S)
+        changed.watch.until(lambda status: job._run.deliveries is not former)
+
+    def keep_and_open(self: JobDeliveries, other: JobDeliveries) -> None:
+        keep(self, other)
+        opened.append(job.subscribe())
+
+    def change_and_subscribe(self: Job, *arguments: Any, **named: Any) -> Subscription:
+        monkeypatch.undo()
+        changes()
+        first.append(subscribe(self, *arguments, **named))
+        return first[0]
+
+    if moment == "before":
+        monkeypatch.setattr(JobDeliveries, "keep_for_those_of", keep_and_open)
+        changes()
+    else:
+        monkeypatch.setattr(Job, "_subscription", change_and_subscribe)
+        opened.append(job.subscribe())
+    assert job._run.deliveries is not None
+    assert opened[0] in job._run.deliveries._subscriptions
+    assert [one.is_open for one in first] == [False] * (moment == "after")
+    assert changed.finish() == whole_answer(changed, COUNTS)
+
+
+def test_a_subscription_to_a_removed_output_stays_an_error() -> None:
+    query = Stream.from_items({"x": "int64"}, []).to_parquet()
+    plans = [
+        lower(together(dict.fromkeys(names, query)), root="memory://job", parallelism=1)
+        for names in ("abc", "ab")
+    ]
+    present = [plans[0]]
+    with Subscription(
+        plans[0].output_named("c"),
+        endpoints=Endpoints(),
+        secret="",
+        has_ended=lambda: False,
+        raise_failure=lambda: None,
+        start={},
+        kept_from={},
+        progress=False,
+        present=lambda: present[-1],
+    ) as subscription:
+        present.append(plans[1])
+        for _ in range(2):
+            with pytest.raises(UnknownOutputError):
+                next(subscription)
