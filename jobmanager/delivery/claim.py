@@ -20,6 +20,7 @@ gets after the delivery began start at item 0.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import socket
@@ -43,6 +44,9 @@ BEGUN = "begun"
 FROM = "from"
 AT = "at"
 _DIGITS = 10
+#: Claims that a job may still make after its export, for example at restarts, without being
+#: preferred to those of the exported job.
+CLAIMS_LEFT = 1_000
 #: Most attempts to claim. An attempt fails if another process claims the same epoch first.
 TRIES_MAX = 100
 NAME_BYTES_MAX = 200
@@ -155,6 +159,21 @@ class DeliveryClaim:
 
     def _name(self, epoch: int) -> str:
         return f"{self.folder}/{epoch:0{_DIGITS}d}"
+
+
+def move_claims(source: BlobStore, target: BlobStore, delivery: str) -> None:
+    """Let the root of an exported job continue a delivery, with later claims than here."""
+    newest: dict[str, int] = {}
+    for path in source.list(f"{FOLDER}/{folder_name(delivery)}"):
+        folder, _, name = path.rpartition("/")
+        if name.isdecimal():
+            newest[folder] = max(newest.get(folder, 0), int(name))
+        else:
+            with contextlib.suppress(FileNotFoundError):  # a running job has replaced it meanwhile
+                target.put(path, source.get(path))
+    for folder, epoch in newest.items():
+        moved = json_document({"moved_from": source.uri, "epoch": epoch})
+        target.put(f"{folder}/{epoch + CLAIMS_LEFT:0{_DIGITS}d}", moved)
 
 
 def report_position(store: BlobStore, delivery: str, partition: int, seq: int, now_us: int) -> None:

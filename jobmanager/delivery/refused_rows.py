@@ -150,3 +150,9 @@ def _paths(store: BlobStore, folder: str, suffix: str) -> dict[str, tuple[int, i
             row_hash = None if match[3] is None else int(match[3])
             paths[path] = int(match[1]), int(match[2]), row_hash
     return paths
+
+
+def copy_refused(source: BlobStore, target: BlobStore, delivery: str) -> None:
+    """Copy the dead letters of a delivery to the root of an exported job."""
+    for path in source.list(f"{FOLDER}/{folder_name(delivery)}"):
+        target.put(path, source.get(path))

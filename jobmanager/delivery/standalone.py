@@ -18,7 +18,7 @@ from jobmanager.delivery.output_tap import Endpoints
 from jobmanager.delivery.wiring import ThreadWiring
 from jobmanager.errors import NoDeliveryError
 from jobmanager.state.job_state import OPEN_STATES
-from jobmanager.storage.root import JobRoot, display_uri
+from jobmanager.storage.root import JobRoot, delivery_id, display_uri
 from jobmanager.storage.shown import INTERRUPTED, shown_status
 from rstream.errors import OperatingError, StoreError
 from rvertex.messages import Locate
@@ -90,7 +90,7 @@ def deliver(
         plan,
         choose,
         job_root,
-        settings["id"],
+        settings["id"] if destinations else delivery_id(settings),
         start_seq=start_seq,
         limits=limits or DeliveryLimits(),
         on_rows=on_rows,

@@ -86,8 +86,11 @@ class JobRun:
         notes: Notes,
         on_status: StatusCallback | None = None,
         created_s: float = 0.0,
+        delivers_as: str = "",
     ) -> None:
         self.root, self.plan, self.job_id = root, plan, job_id
+        #: The id under which destinations know the deliveries of the job.
+        self.delivers_as = delivers_as or job_id
         self.on_status = on_status
         self.notes = notes.to_json()
         self.status: dict[str, Any] = {"job": root.name, "state": "starting", "error": ""}

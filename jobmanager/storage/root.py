@@ -75,6 +75,8 @@ CANCEL, STOP, FINISH, DRAIN, RETRY = "cancel", "stop", "finish", "drain-", "retr
 CHANGE, GENERATION = "change", "generation"
 #: In job.json: the savepoint from before the newest change that is not rolled back, or empty.
 UNDO = "undo"
+#: In job.json of an exported job: the id under which destinations know its deliveries.
+DELIVERS_AS = "delivers_as"
 NOTICES, STREAMS = "notices", "streams"
 VERSIONS = "versions"
 #: Most reads of a file that is replaced meanwhile.
@@ -447,6 +449,11 @@ class JobRoot:
     def _is_running(self, status: dict[str, Any]) -> JobRunningError:
         owner = f"pid {status.get('pid', '?')} on {status.get('machine', '?')}"
         return JobRunningError(display_uri(self.uri), owner)
+
+
+def delivery_id(settings: dict[str, Any]) -> str:
+    """Return the id under which destinations know the deliveries of a job with these settings."""
+    return str(settings.get(DELIVERS_AS, settings["id"]))
 
 
 def display_uri(uri: str) -> str:

@@ -238,7 +238,7 @@ def _fill_from_image(
 
 
 def _fill_from_savepoint(root: JobRoot, savepoint: Savepoint, target: JobRoot) -> int:
-    export(root, savepoint.name, display_uri(target.uri))
+    export(root, savepoint.name, display_uri(target.uri), delivers=False)
     plan = target.read_plan()
     assert plan is not None
     plan = isolated(plan)

@@ -1,9 +1,9 @@
 """Exports a savepoint to another folder: the root of a new job that starts from it.
 
 The folder contains the plan, the query, a checkpoint of each vertex and a log that starts with
-them. So it is a stopped job, which ``resume`` starts. Its output is empty at first and gets only
-the rows that the new job computes. The new job reads the same sources from the positions of the
-savepoint.
+them. So it is a stopped job, which ``resume`` starts. Its output has no rows at first, except those
+that may still have to be delivered (:mod:`.moved_deliveries`), and gets only the rows that the new
+job computes. The new job reads the same sources from the positions of the savepoint.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from jobmanager.cli.branching.moved_deliveries import check_deliveries, move_deliveries
 from jobmanager.driver.running.changes.apply import begin_log
 from jobmanager.driver.running.changes.ends import in_generation
 from jobmanager.driver.running.changes.errors import ChangeRefusedError
@@ -23,7 +24,17 @@ from jobmanager.storage.documents import (
     read_pickle_document,
 )
 from jobmanager.storage.places import plan_in, plan_without_place
-from jobmanager.storage.root import GENERATION, JOB, PLAN, QUERY, UNDO, JobRoot, display_uri
+from jobmanager.storage.root import (
+    DELIVERS_AS,
+    GENERATION,
+    JOB,
+    PLAN,
+    QUERY,
+    UNDO,
+    JobRoot,
+    delivery_id,
+    display_uri,
+)
 from jobmanager.storage.savepoints import read_savepoint
 from rstream.clock import SystemClock
 from rstream.store.blobs import open_store
@@ -37,13 +48,16 @@ if TYPE_CHECKING:
 _OUTPUT = "output"
 
 
-def export(root: JobRoot, name: str, uri: str) -> str:
+def export(root: JobRoot, name: str, uri: str, *, delivers: bool = True) -> str:
     """Export the savepoint ``name`` to the folder ``uri``. Return the savepoint's name.
+
+    ``delivers``: the new job continues the deliveries; otherwise the caller removes them.
 
     Raises:
         NoSavepointError: there is no savepoint of that name.
         JobExistsError: the folder contains a job.
-        ChangeRefusedError: the job's output is not below its root, or its inputs are.
+        ChangeRefusedError: the job's output is not below its root, or its inputs are; or the new
+            job could not continue its deliveries.
     """
     root.check_trusted()
     savepoint = read_savepoint(root.store, name)
@@ -58,18 +72,26 @@ def export(root: JobRoot, name: str, uri: str) -> str:
     if any(v.source is not None and v.source.spec.files.given == "copy" for v in plan.vertices):
         reason = "it reads tables below its root"
         raise ChangeRefusedError(display_uri(root.uri), reason)
+    store, folder = root.store, savepoint.folder
+    saved = read_json_document(store.get(f"{folder}/{JOB}"))
+    settings = {**saved, GENERATION: 0}
+    delivers = delivers and bool(plan.deliveries)
+    if delivers:
+        check_deliveries(root, plan, saved, name)
+        settings[DELIVERS_AS] = delivery_id(saved)
     there = saved_plan(root, savepoint, display_uri(target.uri))
     links = {stage.name: stage.name for stage in plan.stages}
     built = Builder(root, savepoint, (plan, there), links, 1, target.store).build()
-    store, folder = root.store, savepoint.folder
-    settings = read_json_document(store.get(f"{folder}/{JOB}"))
+    sides = [pair for pairs in there.side_streams().values() for pair in pairs]
+    begun = sides if delivers else [*there.sink_streams(), *sides]
     for row in savepoint.vertices:
         streams = there.vertex(row.vertex).output_streams
-        _begin_output(there, dict(zip(streams, row.outputs, strict=True)))
+        _begin_output(begun, dict(zip(streams, row.outputs, strict=True)))
+    if delivers:
+        move_deliveries(root, target, (plan, there), savepoint)
     first = in_generation(built.plan, 0)
     copy = replace(built.copy, takeovers=0)
-    query = store.get(f"{folder}/{QUERY}")
-    write_job(target, first, copy, query, {**settings, GENERATION: 0})
+    write_job(target, first, copy, store.get(f"{folder}/{QUERY}"), settings)
     return savepoint.name
 
 
@@ -89,13 +111,12 @@ def write_job(
     target.write_status(status)
 
 
-def _begin_output(plan: PhysicalPlan, ends: dict[str, int]) -> None:
-    """Let the streams for users begin where they end in the job of the savepoint.
+def _begin_output(streams: list[tuple[str, str]], ends: dict[str, int]) -> None:
+    """Let streams for users (with uris) begin where they end in the job of the savepoint.
 
     So a change finds them complete, although they have no items yet.
     """
-    sides = [pair for pairs in plan.side_streams().values() for pair in pairs]
-    for stream, uri in (*plan.sink_streams(), *sides):
+    for stream, uri in streams:
         if ends.get(stream):
             raise_mark(open_store(uri), ends[stream], ())
 

@@ -44,7 +44,7 @@ from jobmanager.storage.output_claim import claim_output, is_complete
 from jobmanager.storage.ownership import owned, upgrade
 from jobmanager.storage.places import DEFAULT_JOBS_FOLDER, unplaced
 from jobmanager.storage.query_file import changed_note, folders_of
-from jobmanager.storage.root import DRAIN, FINISH, JobRoot, display_uri
+from jobmanager.storage.root import DRAIN, FINISH, JobRoot, delivery_id, display_uri
 from planner import Query, Stream
 from planner.logical.growing_files import with_growing_files
 from planner.logical.query import together
@@ -269,7 +269,8 @@ def _go_on(
             job_root.record_failure(str(error), SystemClock().now_us())
             raise
         job_notes = Notes((*plan.notes, *notes, *still_requested), file_note)
-        run = JobRun(job_root, plan, job_id, job_notes, launch.on_status, created_s)
+        delivers_as = delivery_id(settings)
+        run = JobRun(job_root, plan, job_id, job_notes, launch.on_status, created_s, delivers_as)
         return _launch(run, runner, config, resumed=has_started)
 
 

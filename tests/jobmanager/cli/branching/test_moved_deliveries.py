@@ -1,0 +1,94 @@
+"""An exported job continues the deliveries of the former job: each row arrives once.
+
+Cannot catch: a destination that lost rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+import jobmanager
+from jobmanager.cli.branching.export import export
+from jobmanager.driver.running.changes.errors import ChangeRefusedError
+from jobmanager.driver.running.deploying import rescale, take_savepoint
+from jobmanager.storage.root import JobRoot
+from jobmanager.storage.savepoints import STOP
+from tests.support.changed_jobs import COUNTS, QUICK, ChangedJob, whole_answer
+from tests.support.jobs import WAIT_S
+
+if TYPE_CHECKING:
+    from tests.support.postgres_server import PostgresServer
+
+
+def in_files(folder: str) -> Counter[tuple[object, ...]]:
+    tables = [pq.read_table(path).to_pylist() for path in Path(folder).rglob("*.parquet")]
+    return Counter((row["key"], row["n"], row["m"]) for rows in tables for row in rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["stopped", "went on", "undelivered"])
+def test_an_exported_job_delivers_each_row_once(
+    case: str, tmp_path: Path, postgres: PostgresServer, postgres_schema: str
+) -> None:
+    """From its stop; from a savepoint after which it delivered more; from one with rows left."""
+    changed, folder = ChangedJob(tmp_path), str(tmp_path / "delivered")
+    table = f"{postgres_schema}.counts"
+    roll = "1h" if case == "undelivered" else "0s"
+    parquet = f"ss.sinks.parquet({folder!r}, roll={roll!r})"
+    to = f".deliver({parquet}, ss.sinks.postgres({postgres.dsn!r}, {table!r}))"
+    never = replace(QUICK.delivery, commit_interval_ms=WAIT_S * 1_000)
+    config = replace(QUICK, delivery=never) if case == "undelivered" else QUICK
+    changed.append(2)
+    query = changed.query("counts", f"{COUNTS}{to}")
+    job = changed.run(query, retention="delivered", config=config)
+    changed.has_emitted_all()
+    changed.watch.until(lambda status: all(row["commits"] for row in status["deliveries"]))
+    changed.append(1)
+    changed.has_emitted_all()
+    take_savepoint(changed.root, "early", wait_s=WAIT_S)
+    if case == "undelivered":
+        job.cancel()
+    else:
+        changed.append(2)
+        changed.has_emitted_all()
+        job.stop()
+    job.wait(WAIT_S)
+    before = in_files(folder)
+    assert (before.total() < job.to_arrow(wait=False).num_rows) == (case == "undelivered")
+    other = str(tmp_path / "other")
+    export(JobRoot(changed.root), STOP if case == "stopped" else "early", other)
+    changed.append(1)
+    moved = jobmanager.resume(other, config=QUICK)
+    moved.stop(finish=True)
+    assert moved.wait(WAIT_S)["state"] == "finished", moved.status()
+    changed.close()
+    whole = Counter((r["key"], r["n"], r["m"]) for r in whole_answer(changed, COUNTS))
+    assert in_files(folder) == whole
+    assert Counter(postgres.query(f"SELECT key, n, m FROM {table}")) == whole
+    assert whole > before
+
+
+@pytest.mark.slow
+def test_deliveries_that_cannot_be_continued_are_refused(tmp_path: Path) -> None:
+    changed, other = ChangedJob(tmp_path), str(tmp_path / "other")
+    changed.append(2)
+    to = ".deliver(ss.sinks.function(print))"
+    job = changed.run(changed.query("counts", f"{COUNTS}{to}"))
+    changed.has_emitted_all()
+    take_savepoint(changed.root, "early", wait_s=WAIT_S)
+    with pytest.raises(ChangeRefusedError, match="which still runs; stop it first; for a trial"):
+        export(JobRoot(changed.root), "early", other)
+    rescale(changed.root, parallelism=5, wait_s=WAIT_S)
+    job.stop()
+    job.wait(WAIT_S)
+    changed.close()
+    with pytest.raises(ChangeRefusedError, match="it was changed after savepoint early, and may"):
+        export(JobRoot(changed.root), "early", other)
+    assert not JobRoot(other).store.list()
+    export(JobRoot(changed.root), STOP, other)
