@@ -44,8 +44,8 @@ BEGUN = "begun"
 FROM = "from"
 AT = "at"
 _DIGITS = 10
-#: Claims that a job may still make after its export, for example at restarts, without being
-#: preferred to those of the exported job.
+#: Claims that a job may still make after its export, for example at restarts. The claims of the
+#: exported job are later.
 CLAIMS_LEFT = 1_000
 #: Most attempts to claim. An attempt fails if another process claims the same epoch first.
 TRIES_MAX = 100

@@ -75,7 +75,7 @@ CANCEL, STOP, FINISH, DRAIN, RETRY = "cancel", "stop", "finish", "drain-", "retr
 CHANGE, GENERATION = "change", "generation"
 #: In job.json: the savepoint from before the newest change that is not rolled back, or empty.
 UNDO = "undo"
-#: In job.json of an exported job: the id under which destinations know its deliveries.
+#: In job.json of an exported job: the id under which destinations know its deliveries, or empty.
 DELIVERS_AS = "delivers_as"
 NOTICES, STREAMS = "notices", "streams"
 VERSIONS = "versions"
@@ -453,7 +453,7 @@ class JobRoot:
 
 def delivery_id(settings: dict[str, Any]) -> str:
     """Return the id under which destinations know the deliveries of a job with these settings."""
-    return str(settings.get(DELIVERS_AS, settings["id"]))
+    return str(settings.get(DELIVERS_AS) or settings["id"])
 
 
 def display_uri(uri: str) -> str:

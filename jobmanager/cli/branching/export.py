@@ -74,11 +74,9 @@ def export(root: JobRoot, name: str, uri: str, *, delivers: bool = True) -> str:
         raise ChangeRefusedError(display_uri(root.uri), reason)
     store, folder = root.store, savepoint.folder
     saved = read_json_document(store.get(f"{folder}/{JOB}"))
-    settings = {**saved, GENERATION: 0}
     delivers = delivers and bool(plan.deliveries)
     if delivers:
         check_deliveries(root, plan, saved, name)
-        settings[DELIVERS_AS] = delivery_id(saved)
     there = saved_plan(root, savepoint, display_uri(target.uri))
     links = {stage.name: stage.name for stage in plan.stages}
     built = Builder(root, savepoint, (plan, there), links, 1, target.store).build()
@@ -91,16 +89,28 @@ def export(root: JobRoot, name: str, uri: str, *, delivers: bool = True) -> str:
         move_deliveries(root, target, (plan, there), savepoint)
     first = in_generation(built.plan, 0)
     copy = replace(built.copy, takeovers=0)
-    write_job(target, first, copy, store.get(f"{folder}/{QUERY}"), settings)
+    settings, query = {**saved, GENERATION: 0}, store.get(f"{folder}/{QUERY}")
+    delivers_as = delivery_id(saved) if delivers else ""
+    write_job(target, first, copy, query, settings, delivers_as=delivers_as)
     return savepoint.name
 
 
 def write_job(
-    target: JobRoot, plan: PhysicalPlan, copy: StateCopied, query: bytes, settings: dict[str, Any]
+    target: JobRoot,
+    plan: PhysicalPlan,
+    copy: StateCopied,
+    query: bytes,
+    settings: dict[str, Any],
+    *,
+    delivers_as: str = "",
 ) -> None:
-    """Complete a root as a new, stopped job with this plan and state. ``query``: its pickle."""
+    """Complete a root as a new, stopped job with this plan and state.
+
+    ``query``: its pickle. ``delivers_as``: the job whose deliveries it continues, by id.
+    """
     now_us = SystemClock().now_us()
     renewed = {"job": target.name, "id": uuid.uuid4().hex, "created_us": now_us, UNDO: ""}
+    renewed[DELIVERS_AS] = delivers_as
     target.make_private()
     target.store.put(QUERY, query)
     target.store.put(PLAN, pickle_document(plan_without_place(plan)))

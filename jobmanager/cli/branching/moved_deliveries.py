@@ -2,11 +2,11 @@
 
 A destination stores, under the id of the job, how many items it has and their digest. So the
 exported job delivers under the former id (the setting ``delivers_as``). It computes the items after
-the savepoint again, skips those that the destination has, and compares the digest.
+the savepoint again, skips all that the destination has, and compares the digest.
 
 Invariants: (1) the output of the exported job begins with the digest of all earlier items, and has
-each later item before the savepoint that a destination may lack; (2) its claims are later than
-those of the former job, which a destination therefore rejects from then on.
+each later item before the savepoint that a destination may lack; (2) its claims are later than the
+claims of the former job, so a destination rejects the former job.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _delivered(root: JobRoot, plan: PhysicalPlan, names: list[str]) -> dict[int,
 
 def _ends(root: JobRoot, plan: PhysicalPlan, savepoint: Savepoint) -> dict[str, tuple[int, bytes]]:
     """Return the end of each output at the savepoint, and the digest of its items."""
-    ends = {}
+    ends: dict[str, tuple[int, bytes]] = {}
     for row in savepoint.vertices:
         vertex = plan.vertex(row.vertex)
         if row.checkpoint:
