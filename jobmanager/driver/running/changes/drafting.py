@@ -218,14 +218,12 @@ def draft_change(
 ) -> Drafted:
     """Fence off the outputs, and make all files durable, as the last step before the commit.
 
-    The hosts must have ended, and the deliveries too.
+    The hosts must have ended.
 
     Raises:
         NotACutError: a suspended host has written beyond the cut.
     """
     draft, savepoint, _, new, settings, ends = drawn
-    if change.kind != "rollback":
-        savepoint = replace(savepoint, deliveries=_delivered(draft.final, plan, cut))
     if new is None:
         return Drafted(draft, savepoint)
     fence_off(draft.root, (plan, new), cut, number, ends or {})

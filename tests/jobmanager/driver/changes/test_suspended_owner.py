@@ -5,7 +5,7 @@ Cannot catch: a process that is suspended within a call of the store.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,31 +16,12 @@ from jobmanager.driver.running.changes.scaling.widths import widths_for
 from jobmanager.driver.running.deploying import rescale
 from jobmanager.errors import JobRunningError
 from jobmanager.storage.root import JOB, PLAN, QUERY, JobRoot
-from rstream import open_store
+from rstream.store.blobs import FsspecBlobs
 from rvertex.sources.logs.written import growing_streams
 from tests.support.changed_jobs import COUNTS, ChangedJob, whole_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
-
-
-class Suspended:
-    """A store whose process is suspended, while ``act`` runs, after it has read a file."""
-
-    def __init__(self, inner: Any, end: str, act: Callable[[], object]) -> None:
-        self._inner, self._end, self._act = inner, end, act
-        self.has_slept = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def get(self, path: str) -> Any:
-        content = self._inner.get(path)
-        if path.endswith(self._end) and not self.has_slept:
-            self.has_slept = True
-            self._act()
-        return content
 
 
 def files(root: str) -> dict[str, object]:
@@ -51,7 +32,9 @@ def files(root: str) -> dict[str, object]:
 
 
 @pytest.mark.slow
-def test_a_suspended_job_manager_replaces_nothing_of_its_successor(tmp_path: Path) -> None:
+def test_a_suspended_job_manager_replaces_nothing_of_its_successor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     changed = ChangedJob(tmp_path)
     changed.run_and_stop(2, "counts", COUNTS)
     later: list[dict[str, object]] = []
@@ -66,8 +49,17 @@ def test_a_suspended_job_manager_replaces_nothing_of_its_successor(tmp_path: Pat
         rescale(changed.root, parallelism=5)
         later.append(files(changed.root))
 
-    store = Suspended(open_store(changed.root), f"/{pending.COPY}", succeed)
-    root = JobRoot(store)  # type: ignore[arg-type]
+    def get_and_sleep(store: FsspecBlobs, path: str) -> bytes:
+        """Suspend the first process that has checked its ownership and reads what it writes."""
+        content = get(store, path)
+        if path.endswith(f"/{pending.COPY}") and not asleep:
+            asleep.append(path)
+            succeed()
+        return content
+
+    get, asleep = FsspecBlobs.get, list[str]()
+    monkeypatch.setattr(FsspecBlobs, "get", get_and_sleep)
+    root = JobRoot(changed.root)
     plan = root.read_plan()
     assert plan is not None
     widths = widths_for(plan, 3, {})
