@@ -121,7 +121,7 @@ KILLERS = {
     "rows_on_their_way_are_not_saved": 124,
     "rows_are_left_out_at_the_change": 200,
     "rows_are_repeated_at_the_change": 2,
-    "the_new_plan_is_written_before_the_commit": 20,
+    "the_new_plan_is_written_before_the_commit": 2,
     "a_rollback_goes_to_another_time": 14,
     "nobody_looks_whether_all_are_level": 11,
     "a_rollback_takes_back_what_was_delivered": 14,
