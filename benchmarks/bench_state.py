@@ -8,9 +8,10 @@ least 60 MB, the least with which it starts). Rows are made before the measureme
 hopping text`` measures windows of 12 panes, and keys that are text of 36 characters. ``--engines
 process deduplicate`` measures a keyed process with a count and a sum, and ``deduplicate`` without a
 bound in time. ``--engines join``, and all other names in ``join_kinds.py``, store rows of about
-100 B; the other side has a sixteenth as many rows.
-``--engines restore`` reads a checkpoint of the process, whose keys have 400 B more each, up to the
-first output; with ``restore_timers`` each key also has a timer. The last line is one JSON object.
+100 B; the other side has a sixteenth as many rows. The names in ``state_kinds.py`` are other steps
+with state per key. ``--engines restore`` reads a checkpoint of the process, whose keys have 400 B
+more each, up to the first output; with ``restore_timers`` each key also has a timer. The last line
+is one JSON object.
 """
 
 from __future__ import annotations
@@ -264,6 +265,7 @@ def keys_point(
     spent, wall_s, state, total, emitted = 0.0, 0.0, 0, 0, 0
     with _peak_bytes() as peak, np.errstate(over="ignore"):
         for ports in ports_of(rows, keys):
+            before_close = peak[1]
             begun, wall = time.process_time(), time.perf_counter()
             host.begin(ports)
             for out in in_pieces(operators, ports):
@@ -280,6 +282,7 @@ def keys_point(
         "wall_s": wall_s,
         "state_bytes": state,
         **_peaks(peak),
+        "peak_rss_before_close_bytes": before_close,
         **host.spilled(),
         "emitted": emitted,
         "digest": f"{total:016x}",
