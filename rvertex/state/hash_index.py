@@ -120,6 +120,8 @@ class Blocks:
 
         The values of the blocks must increase.
         """
+        if len(self.blocks) == 1:
+            return self.blocks[0].searchsorted(wanted)
         block = np.maximum(self._fences.searchsorted(wanted, side="right") - 1, 0)
         first = self._starts[block]
         for k, at in by_block(block):
@@ -217,6 +219,11 @@ def rows_of(entries: np.ndarray) -> np.ndarray:
 def order_by_hash(entries: np.ndarray) -> np.ndarray:
     """Return the stable order of entries by hash, int64[n], whichever index they are in."""
     return np.argsort(entries >> ROW_BITS, kind="stable")
+
+
+def in_this_order(entries: np.ndarray) -> np.ndarray:
+    """Return sorted entries for the same rows, numbered in this order."""
+    return (entries & ~ROW_MASK) | np.arange(len(entries), dtype=np.uint64)
 
 
 def by_block(blocks: np.ndarray) -> Iterator[tuple[int, slice]]:

@@ -29,6 +29,7 @@ from rvertex.state.hash_index import (
     BloomFilter,
     HashIndex,
     equal_keys,
+    in_this_order,
     order_by_hash,
     rows_of,
     sorted_entries,
@@ -208,14 +209,20 @@ class RunIndex(NamedTuple):
         ends: list[np.ndarray] = []
         hashes = _hashes(batches, on, holder, ends)
         entries, bloom = sorted_entries(hashes, sum(batch.num_rows for batch in batches))
-        ve = np.concatenate(ends)
-        columns = [pa.array(entries), pa.array(ve.take(rows_of(entries)))]
-        half = len(ve) // 2
+        return cls.made(entries, bloom, np.concatenate(ends).take(rows_of(entries)), holder)
+
+    @classmethod
+    def made(
+        cls, entries: np.ndarray, bloom: BloomFilter, ends: np.ndarray, holder: Holder
+    ) -> RunIndex:
+        """Write an index to scratch."""
+        columns = [pa.array(entries), pa.array(ends)]
+        half = len(ends) // 2
         return cls(
             holder.store([pa.RecordBatch.from_arrays(columns, schema=_ENTRIES)]),
             [pa.RecordBatch.from_arrays([pa.array(bloom.words)], schema=_WORDS)],
-            int(ve.max()),
-            int(np.partition(ve, half)[half]),
+            int(ends.max()),
+            int(np.partition(ends, half)[half]),
         )
 
 
@@ -279,9 +286,10 @@ class StoredRun:
     def check(self, frontier: int) -> None:
         """Assert the invariants (linear)."""
         rows, entries = self.rows.whole(), self._by_hash.entries.whole()
-        made, bloom = sorted_entries([hash_rows([rows.column(n) for n in self._on])], len(self))
+        hashes = hash_rows([rows.column(name) for name in self._on])
+        made, _ = sorted_entries([hashes], len(self))
         assert (entries == made).all()
-        assert (bloom.words == self._by_hash.bloom.words).all()
+        assert self._by_hash.bloom.may_have(hashes).all()
         assert (numbers(rows.column(VE)).take(rows_of(entries)) == self._ends.whole()).all()
         assert int((self._ends.whole() <= frontier).sum()) <= len(self) // 2
 
@@ -301,11 +309,15 @@ def written_runs(
     for group in _grouped(pieces, _WRITTEN_ROWS):
         ends: list[np.ndarray] = []
         rows = sum(batch.num_rows for batch in group)
-        entries, _ = sorted_entries(_hashes(group, on, holder, ends), rows)
-        order = rows_of(entries)
-        order = order[np.concatenate(ends).take(order) > frontier]
-        if len(order):
-            yield _written(StoredRows(group, order, group[0].schema.names), on, holder)
+        entries, bloom = sorted_entries(_hashes(group, on, holder, ends), rows)
+        ve = np.concatenate(ends).take(rows_of(entries))
+        alive = np.flatnonzero(ve > frontier)
+        if not len(alive):
+            continue
+        entries = entries.take(alive)
+        blocks = _written(StoredRows(group, rows_of(entries), group[0].schema.names), holder)
+        index = RunIndex.made(in_this_order(entries), bloom, ve.take(alive), holder)
+        yield StoredRun(blocks, index, on, holder)
 
 
 def indexed_runs(
@@ -402,7 +414,10 @@ def _merged(
         return runs[0]
     rows, entries = zip(*(run.living(frontier) for run in runs), strict=True)
     order = order_by_hash(np.concatenate(entries))
-    return _written(StoredRows.joined(rows).ordered(order), on, holder) if len(order) else None
+    if not len(order):
+        return None
+    blocks = _written(StoredRows.joined(rows).ordered(order), holder)
+    return StoredRun(blocks, RunIndex.of(blocks, on, holder), on, holder)
 
 
 def _rows_bytes(batch: pa.RecordBatch) -> int:
@@ -453,13 +468,12 @@ def _grouped(batches: Sequence[pa.RecordBatch], rows_max: int) -> Iterator[list[
         yield group
 
 
-def _written(rows: StoredRows, on: Sequence[str], holder: Holder) -> StoredRun:
+def _written(rows: StoredRows, holder: Holder) -> list[pa.RecordBatch]:
     """Write rows to scratch, piece by piece."""
     count = rows.num_rows
     part = sum(batch.num_rows for batch in rows.batches)
     at_once = max(holder.piece_bytes * part // max(rows.nbytes, 1), 1)
-    blocks = [
+    return [
         holder.store([rows.copied(np.arange(lo, min(lo + at_once, count)), holder)])[0]
         for lo in range(0, count, at_once)
     ]
-    return StoredRun(blocks, RunIndex.of(blocks, on, holder), on, holder)
