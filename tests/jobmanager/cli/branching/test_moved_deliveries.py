@@ -5,6 +5,7 @@ Cannot catch: a destination that lost rows.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from tests.support.changed_jobs import COUNTS, QUICK, ChangedJob, whole_answer
 from tests.support.jobs import WAIT_S
 
 if TYPE_CHECKING:
+    from tests.support.brokers import Broker
     from tests.support.postgres_server import PostgresServer
 
 
@@ -34,14 +36,17 @@ def in_files(folder: str) -> Counter[tuple[object, ...]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["stopped", "went on", "undelivered"])
 def test_an_exported_job_delivers_each_row_once(
-    case: str, tmp_path: Path, postgres: PostgresServer, postgres_schema: str
+    case: str, tmp_path: Path, postgres: PostgresServer, postgres_schema: str, broker: Broker
 ) -> None:
     """From its stop; from a savepoint after which it delivered more; from one with rows left."""
     changed, folder = ChangedJob(tmp_path), str(tmp_path / "delivered")
     table = f"{postgres_schema}.counts"
     roll = "1h" if case == "undelivered" else "0s"
     parquet = f"ss.sinks.parquet({folder!r}, roll={roll!r})"
-    to = f".deliver({parquet}, ss.sinks.postgres({postgres.dsn!r}, {table!r}))"
+    topic = broker.create_topic(f"moved-{case.replace(' ', '-')}", 2)
+    mode = "headers" if case == "went on" else "transactions"
+    kafka = f"ss.sinks.kafka({topic!r}, servers={broker.servers!r}, mode={mode!r})"
+    to = f".deliver({parquet}, ss.sinks.postgres({postgres.dsn!r}, {table!r}), {kafka})"
     never = replace(QUICK.delivery, commit_interval_ms=WAIT_S * 1_000)
     config = replace(QUICK, delivery=never) if case == "undelivered" else QUICK
     changed.append(2)
@@ -71,6 +76,8 @@ def test_an_exported_job_delivers_each_row_once(
     whole = Counter((r["key"], r["n"], r["m"]) for r in whole_answer(changed, COUNTS))
     assert in_files(folder) == whole
     assert Counter(postgres.query(f"SELECT key, n, m FROM {table}")) == whole
+    records = [json.loads(record.value) for record in broker.read_committed(topic) if record.value]
+    assert Counter((row["key"], row["n"], row["m"]) for row in records) == whole
     assert whole > before
 
 
