@@ -142,12 +142,16 @@ class RowLog:
             left -= high - low
             self._compared_until = high % HASHES
 
-    def find(self, columns: Sequence[pa.Array]) -> list[pa.RecordBatch]:
-        """Return the current rows of these keys that are not held, in any order; hold them."""
+    def find(self, columns: Sequence[pa.Array], *, hold: bool = True) -> list[pa.RecordBatch]:
+        """Return the current rows of these keys that are not held, in any order.
+
+        With ``hold`` they are held afterwards.
+        """
         found = []
         for part, candidates, _, at in self._matches(columns):
             rows = np.flatnonzero(heads_of(at))
-            part.hold(at[rows])
+            if hold:
+                part.hold(at[rows])
             found.append(candidates if len(rows) == len(at) else candidates.take(pa.array(rows)))
         return found
 

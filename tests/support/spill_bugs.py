@@ -52,7 +52,7 @@ def fence_off_by_one() -> Bug:
 
     def shifted(self: HashIndex, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         positions, rows = real(self, hashes)
-        return positions, np.minimum(rows + 1, int(self._starts[-1]) - 1)
+        return positions, np.minimum(rows + 1, len(self.entries) - 1)
 
     return HashIndex, "candidates", shifted
 
