@@ -44,6 +44,22 @@ class _Opening:
     keep_for: Callable[[Subscription], None]
 
 
+class _Subscriptions:
+    """Subscriptions in use. Users' threads add to them while the retention's thread reads them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: weakref.WeakSet[Subscription] = weakref.WeakSet()
+
+    def add(self, subscription: Subscription) -> None:
+        with self._lock:
+            self._known.add(subscription)
+
+    def present(self) -> list[Subscription]:
+        with self._lock:
+            return list(self._known)
+
+
 class JobDeliveries:
     """The deliveries of one driver, and the retention of its output."""
 
@@ -74,7 +90,7 @@ class JobDeliveries:
             limits=config.delivery,
             wiring=wiring,
         )
-        self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
+        self._subscriptions = _Subscriptions()
         self._retention = OutputRetention(
             plan,
             root.store,
@@ -98,7 +114,7 @@ class JobDeliveries:
     def _needed(self) -> dict[int, int]:
         """Return, per partition, the smallest seq that a local delivery or subscription needs."""
         needed = self._deliveries.positions()
-        for subscription in list(self._subscriptions):
+        for subscription in self._subscriptions.present():
             positions = subscription.positions if subscription.is_open else {}
             needed |= {k: min(seq, needed.get(k, seq)) for k, seq in positions.items()}
         return needed

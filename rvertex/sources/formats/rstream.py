@@ -11,6 +11,7 @@ module also finds growing streams; :mod:`rvertex.sources.logs.written` reads the
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
 CLAIM, SUCCESS = "_JOB", "_SUCCESS"
 #: Claims of the output after a change of the job, named by generation; the newest counts.
 CLAIMS = "_JOB-changed"
+#: Most reads of a claim that is replaced meanwhile.
+CLAIM_READS_MAX = 3
 #: Keys of a claim: the names of the streams, and their payload columns (Arrow IPC, base64).
 CLAIM_STREAMS, CLAIM_SCHEMA = "streams", "schema"
 _GONE = "No such file; `jobmanager resume` of the job that wrote it computes it again"
@@ -224,8 +227,19 @@ def _segments(names: Sequence[str]) -> list[str]:
     return [segment_name(file) for seqs, file in valid_segments(names).items() if seqs == file]
 
 
-def newest_claim(store: BlobStore) -> str:
-    """Return the name of the file with the streams and columns that the job writes now."""
+def newest_claim(store: BlobStore, path: str) -> dict[str, Any]:
+    """Return the claim with the streams and columns that the job writes now.
+
+    Raises:
+        FileNotFoundError: there is none, or it was replaced during each of several reads.
+    """
+    for _ in range(CLAIM_READS_MAX - 1):
+        with contextlib.suppress(FileNotFoundError):  # a later change has replaced it meanwhile
+            return document(store, path, _newest_claim(store))
+    return document(store, path, _newest_claim(store))
+
+
+def _newest_claim(store: BlobStore) -> str:
     return max(store.list(CLAIMS), default=CLAIM)
 
 

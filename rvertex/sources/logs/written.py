@@ -31,7 +31,6 @@ from rvertex.sources.formats.rstream import (
     CLAIM,
     CLAIM_SCHEMA,
     CLAIM_STREAMS,
-    document,
     newest_claim,
     refuse_edges,
     refuse_job_folder,
@@ -67,7 +66,7 @@ def growing_streams(path: str) -> GrowingStreams:
     store = open_store(path)
     try:
         if not split_part(path)[1] and store.exists(CLAIM):
-            return _claimed(path, document(store, path, newest_claim(store)))
+            return _claimed(path, newest_claim(store, path))
         refuse_job_folder(store, path)
         schema = open_reader(store).read_schema()
     except (OSError, StoreError) as error:
@@ -139,7 +138,10 @@ class WrittenItems:
         """
         path, then = self._spec.path, self._unit.streams
         if then and not split_part(path)[1]:
-            now = len(growing_streams(path).places)
+            try:
+                now = len(growing_streams(path).places)
+            except SourceNotFoundError as error:  # it was there, so the store has failed
+                raise SourceVanishedError(path, error.reason) from error
             if now > then:
                 raise AddedStreamsError(path, now, then)
 

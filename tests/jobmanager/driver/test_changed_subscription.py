@@ -192,7 +192,7 @@ def test_a_subscription_that_is_opened_during_a_change_keeps_its_rows(
         monkeypatch.setattr(Job, "_subscription", change_and_subscribe)
         opened.append(job.subscribe())
     assert job._run.deliveries is not None
-    assert opened[0] in job._run.deliveries._subscriptions
+    assert opened[0] in job._run.deliveries._subscriptions.present()
     assert [one.is_open for one in first] == [False] * (moment == "after")
     assert changed.finish() == whole_answer(changed, COUNTS)
 

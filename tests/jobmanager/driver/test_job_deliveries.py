@@ -5,12 +5,14 @@ Not covered: what retention then deletes (tests/jobmanager/delivery/test_retenti
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+import threading
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from jobmanager.config import JobConfig
-from jobmanager.driver.job_deliveries import JobDeliveries
+from jobmanager.driver.job_deliveries import JobDeliveries, _Subscriptions
 from jobmanager.storage.root import JobRoot
 from planner import Stream, event, sinks
 from planner.physical.lower import lower
@@ -21,6 +23,12 @@ from tests.support.content import items, open_inline
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from jobmanager.driver.subscription import Subscription
+
+
+class Opened:
+    """Stands for a subscription, which a set refers to weakly."""
 
 
 @pytest.mark.parametrize("is_delivered", [True, False])
@@ -49,3 +57,30 @@ def test_the_slowest_open_delivery_decides(tmp_path: Path, is_delivered: bool) -
     assert found._needed() == {0: min(32, *([30] if is_delivered else [32]))}
     second.close()
     assert found._needed() == ({0: 30} if is_delivered else {})
+
+
+def test_subscriptions_are_opened_while_retention_reads_them() -> None:
+    """A set that grows meanwhile would end the thread of the retention."""
+    found, is_over, failures = _Subscriptions(), threading.Event(), list[RuntimeError]()
+
+    def read() -> None:
+        while not (is_over.is_set() or failures):
+            try:
+                found.present()
+            except RuntimeError as error:
+                failures.append(error)
+
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    reader = threading.Thread(target=read)
+    try:
+        reader.start()
+        opened = [cast("Subscription", Opened()) for _ in range(3_000)]
+        for one in opened:
+            found.add(one)
+    finally:
+        is_over.set()
+        sys.setswitchinterval(interval_s)
+        reader.join()
+    assert not failures
+    assert len(found.present()) == len(opened)

@@ -27,9 +27,12 @@ from jobmanager.storage.root import GENERATION
 from planner import Stream
 from planner.physical.lower import lower
 from rstream import RStream, open_store
+from rstream.errors import StoreError
 from rstream.items.batch import cti_batch, item_schema
+from rstream.store.blobs import FsspecBlobs
 from rstream.store.part_files import part_uri
 from rstream.types import INF_TIME
+from rvertex.errors import SourceVanishedError
 from rvertex.sources.formats.rstream import CLAIM, CLAIMS
 from rvertex.sources.logs.errors import AddedStreamsError
 from rvertex.sources.logs.written import WrittenItems, written_units
@@ -155,3 +158,40 @@ def test_a_follower_notices_added_streams_before_the_end(folder: str) -> None:
         pytest.raises(AddedStreamsError, match="has 3 partitions, and this job reads 1"),
     ):
         reader.read_next(9)
+
+
+@pytest.mark.parametrize("fault", ["store", "replaced once", "replaced again and again"])
+def test_a_follower_outlives_a_failed_look_at_the_claim(
+    fault: str, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A usage error would end its job for good."""
+    query, root = Stream.from_items({"x": "int64"}, []).to_parquet(), folder.removesuffix("/output")
+    plan = lower(query, root=root, parallelism=1)
+    ((_, uri),) = plan.sink_streams()
+    claim_output(folder, "/jobs/a", "1", streams=[uri], columns=plan.schema)
+    renew_claim(open_store(folder), plan, "/jobs/a", {"id": "1", GENERATION: 1})
+    with contextlib.closing(RStream.open(uri, plan.schema)) as stream:
+        stream.write(0, cti_batch(5, item_schema(plan.schema)))
+        stream.flush()
+    spec = SourceSpec(Streams(), folder, plan.schema, plan.schema, vs=None, live=Live())
+    (unit,) = written_units(spec)
+    get, numbers = FsspecBlobs.get, iter(range(2, 9))
+
+    def get_late(store: FsspecBlobs, path: str) -> bytes:
+        if fault == "store":
+            raise StoreError(path, "503 Slow Down")
+        number = next(numbers)
+        if number == 2 or fault == "replaced again and again":
+            renew_claim(open_store(folder), plan, "/jobs/a", {"id": "1", GENERATION: number})
+            delete_former_claims(open_store(folder))
+        return get(store, path)
+
+    with contextlib.closing(WrittenItems(spec, unit, 1)) as reader:
+        monkeypatch.setattr(FsspecBlobs, "get", get_late)
+        if fault == "replaced once":
+            assert reader.read_next(9) is None
+            return
+        with pytest.raises(SourceVanishedError):
+            reader.read_next(9)
+        monkeypatch.undo()
+        assert reader.read_next(9) is None
