@@ -13,7 +13,7 @@ import contextlib
 import re
 from typing import TYPE_CHECKING
 
-from jobmanager.cli.branching.branch import discard
+from jobmanager.cli.branching.export import discard
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.storage.documents import BrokenDocumentError, json_document, read_json_document
 from jobmanager.storage.root import JobRoot, display_uri

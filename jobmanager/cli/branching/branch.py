@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import math
-import shutil
 import uuid
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from jobmanager.cli.branching.export import export, saved_plan, write_job
+from jobmanager.cli.branching.export import discard, fill, saved_plan, write_job
 from jobmanager.cli.branching.image import NotRetainedError, PresentPlan, copy_image, find_image
 from jobmanager.driver.running import run as jobs
 from jobmanager.driver.running.changes import pending
@@ -34,7 +33,6 @@ from rstream.clock import SystemClock
 from rstream.errors import UsageError
 from rvertex.errors import CorruptCheckpointError
 from rvertex.sinks.spec import name_of
-from rvertex.sources.versions import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -205,16 +203,6 @@ def fresh_root(root: str, what: str) -> str:
     return f"{root.rstrip('/')}-{what}-{uuid.uuid4().hex[:6]}"
 
 
-def discard(root: JobRoot) -> None:
-    """Delete a root with all its files."""
-    folder = local_path(root.uri)
-    if folder is not None:
-        shutil.rmtree(folder, ignore_errors=True)
-        return
-    for path in root.store.list():
-        root.store.delete(path)
-
-
 def _savepoint_at(present: PresentPlan, at_us: int) -> Savepoint | None:
     """Return the newest savepoint at or before a time; None if a checkpoint is newer."""
     early = [one for one in list_savepoints(present.root.store) if one.time_us <= at_us]
@@ -238,7 +226,7 @@ def _fill_from_image(
 
 
 def _fill_from_savepoint(root: JobRoot, savepoint: Savepoint, target: JobRoot) -> int:
-    export(root, savepoint.name, display_uri(target.uri), delivers=False)
+    fill(root, savepoint.name, target, delivers=False)
     plan = target.read_plan()
     assert plan is not None
     plan = isolated(plan)

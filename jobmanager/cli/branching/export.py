@@ -8,6 +8,8 @@ job computes. The new job reads the same sources from the positions of the savep
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,7 @@ from jobmanager.storage.documents import (
 from jobmanager.storage.places import plan_in, plan_without_place
 from jobmanager.storage.root import (
     DELIVERS_AS,
+    EPOCHS,
     GENERATION,
     JOB,
     PLAN,
@@ -37,8 +40,10 @@ from jobmanager.storage.root import (
 )
 from jobmanager.storage.savepoints import read_savepoint
 from rstream.clock import SystemClock
+from rstream.errors import OperatingError, UsageError
 from rstream.store.blobs import open_store
 from rstream.store.marks import raise_mark
+from rvertex.sources.versions import local_path
 
 if TYPE_CHECKING:
     from jobmanager.state.messages import StateCopied
@@ -48,21 +53,49 @@ if TYPE_CHECKING:
 _OUTPUT = "output"
 
 
-def export(root: JobRoot, name: str, uri: str, *, delivers: bool = True) -> str:
+def export(root: JobRoot, name: str, uri: str) -> str:
     """Export the savepoint ``name`` to the folder ``uri``. Return the savepoint's name.
-
-    ``delivers``: the new job continues the deliveries; otherwise the caller removes them.
 
     Raises:
         NoSavepointError: there is no savepoint of that name.
         JobExistsError: the folder contains a job.
+        UsageError: the folder has other files, such as those of an export that was killed.
         ChangeRefusedError: the job's output is not below its root, or its inputs are; or the new
             job could not continue its deliveries.
     """
-    root.check_trusted()
-    savepoint = read_savepoint(root.store, name)
     target = JobRoot(uri)
     target.check_free(SystemClock().now_us())
+    if target.store.list():
+        raise UsageError(f"{display_uri(target.uri)} is not empty: choose another folder")
+    try:
+        return fill(root, name, target, delivers=True)
+    except BaseException:
+        with contextlib.suppress(OperatingError):
+            if not target.store.list(EPOCHS):  # else another process may start a job there
+                discard(target)
+        raise
+
+
+def discard(root: JobRoot) -> None:
+    """Delete a root with all its files."""
+    folder = local_path(root.uri)
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for path in root.store.list():
+        root.store.delete(path)
+
+
+def fill(root: JobRoot, name: str, target: JobRoot, *, delivers: bool) -> str:
+    """Write the files of an export to a new root. Return the savepoint's name.
+
+    ``delivers``: the new job continues the deliveries; otherwise the caller removes them.
+
+    Raises:
+        NoSavepointError, ChangeRefusedError: see :func:`export`.
+    """
+    root.check_trusted()
+    savepoint = read_savepoint(root.store, name)
     plan = saved_plan(root, savepoint, display_uri(root.uri))
     if plan.output != f"{plan.root}/{_OUTPUT}":
         reason = f"its output goes to {plan.output}, which two jobs cannot share"
