@@ -113,7 +113,7 @@ def _has_rule(place: Place, keys: tuple[tuple[str, ...], ...]) -> bool:
     try:
         check_rule(place, keys)
     except NotByKeyError as error:
-        if isinstance(_inner(place.spec), REFUSED) or "no column" in error.reason:
+        if isinstance(_inner(place.spec), REFUSED) or "lacks the column" in error.reason:
             return False
         raise
     return True
