@@ -43,6 +43,9 @@ FOLDER = "deliveries"
 BEGUN = "begun"
 FROM = "from"
 AT = "at"
+#: Exists in the root of an exported job until its output has all items that the former job has
+#: delivered. A change before that would compute other items in their place.
+BEHIND = "behind-deliveries"
 _DIGITS = 10
 #: Claims that a job may still make after its export, for example at restarts. The claims of the
 #: exported job are later.

@@ -15,8 +15,10 @@ import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from jobmanager.delivery.claim import BEHIND
 from jobmanager.delivery.deliveries import Deliveries
 from jobmanager.delivery.retention import OutputRetention
+from rstream.errors import OperatingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
 #: States in which a delivery has not yet checked that the output has all delivered items.
 _BEHIND = ("opening", "checking")
+#: States in which it has checked that.
+_CAUGHT_UP = ("delivering", "finished")
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,11 @@ class JobDeliveries:
         driver: Driver,
         config: JobConfig,
         wiring: DeliveryWiring | None = None,
+        *,
+        is_moved: bool = False,
     ) -> None:
+        """Prepare the deliveries. ``is_moved``: they continue those of another job."""
+        self._store, self._may_be_behind = root.store, is_moved
         self._plan, self._config = plan, config
         self._is_written = threading.Event()
         self._is_cancelled = threading.Event()
@@ -153,7 +161,20 @@ class JobDeliveries:
     @property
     def have_caught_up(self) -> bool:
         """Return whether the output again has all items that were delivered before a restart."""
-        return not any(row["state"] in _BEHIND for row in self._deliveries.rows())
+        rows = self._deliveries.rows()
+        return not any(row["state"] in _BEHIND for row in rows) and not self._is_behind(rows)
+
+    def _is_behind(self, rows: list[dict[str, Any]]) -> bool:
+        """Return whether the output may lack items that the former job has delivered.
+
+        If not, delete the file that says so.
+        """
+        if self._may_be_behind:
+            with contextlib.suppress(OperatingError):  # the next call tries again
+                if all(row["state"] in _CAUGHT_UP for row in rows):
+                    self._store.delete(BEHIND)
+                self._may_be_behind = self._store.exists(BEHIND)
+        return self._may_be_behind
 
     def stop(self) -> None:
         """End the deliveries, because the output will not be completed."""
@@ -169,7 +190,9 @@ class JobDeliveries:
         if not self._plan.deliveries:
             return kept_row
         self._note_ends(status)
-        rows = [{**row, "lag_items": self._lag(row)} for row in self._deliveries.rows()]
+        rows = self._deliveries.rows()
+        self._is_behind(rows)
+        rows = [{**row, "lag_items": self._lag(row)} for row in rows]
         return {"deliveries": rows, **kept_row, **self._state(status["state"])}
 
     def _state(self, state: str) -> dict[str, str]:

@@ -6,7 +6,8 @@ the savepoint again, skips all that the destination has, and compares the digest
 
 Invariants: (1) the output of the exported job begins with the digest of all earlier items, and has
 each later item before the savepoint that a destination may lack; (2) its claims are later than the
-claims of the former job, so a destination rejects the former job.
+claims of the former job, so a destination rejects the former job; (3) it is not changed before its
+output has all delivered items, because a changed job would compute other items in their place.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from jobmanager.delivery.claim import move_claims, recorded_position
+from jobmanager.delivery.claim import BEHIND, move_claims, recorded_position
 from jobmanager.delivery.refused_rows import copy_refused
 from jobmanager.driver.running.changes.errors import ChangeRefusedError
 from jobmanager.driver.running.changes.snapshots import read_snapshot
@@ -74,6 +75,7 @@ def move_deliveries(
     """
     plan, there = plans
     names = [name_of(spec) for spec in plan.deliveries]
+    target.store.put(BEHIND, b"")
     for name in names:
         move_claims(root.store, target.store, name)
         copy_refused(root.store, target.store, name)

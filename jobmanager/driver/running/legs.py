@@ -108,7 +108,9 @@ def _completed(
         on_request=lambda: changing.note_request(),
         notes=decided,
     )
-    deliveries = JobDeliveries(plan, run.root, run.delivers_as, driver, config)
+    deliveries = JobDeliveries(
+        plan, run.root, run.delivers_as, driver, config, is_moved=run.delivers_as != run.job_id
+    )
     if former is not None:
         deliveries.keep_for_those_of(former.deliveries)
     changing = Changing(run.root, deliveries, run.begin_change)

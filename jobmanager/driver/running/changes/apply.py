@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobmanager.config import JobConfig
+from jobmanager.delivery.claim import BEHIND
 from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.changes.cut import read_cut
 from jobmanager.driver.running.changes.drafting import (
@@ -166,6 +167,12 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
     # before a draft, because its fences hide rows beyond the cut
     cut = read_cut(root, plan, None if following is None else following.job)
     try:
+        if following is None and change.kind != "savepoint" and root.store.exists(BEHIND):
+            reason = (
+                "its output lacks rows that were delivered before its export; resume it as it is, "
+                "and change it while it runs"
+            )
+            raise ChangeRefusedError(display_uri(root.uri), reason)
         if drawn is None or drawn.basis != basis_of(cut, change, number):
             drawn = draw_change(root, plan, cut, change, number, shell.clock.now_us())
         drafted = draft_change(drawn, plan, cut, change, number)

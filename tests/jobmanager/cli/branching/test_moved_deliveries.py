@@ -16,8 +16,8 @@ import pytest
 
 import jobmanager
 from jobmanager.cli.branching.export import export
-from jobmanager.driver.running.changes.errors import ChangeRefusedError
-from jobmanager.driver.running.deploying import rescale, take_savepoint
+from jobmanager.driver.running.changes.errors import ChangeRefusedError, ChangeUndoneError
+from jobmanager.driver.running.deploying import rescale, rescale_stopped, take_savepoint
 from jobmanager.storage.root import JobRoot
 from jobmanager.storage.savepoints import STOP
 from tests.support.changed_jobs import COUNTS, QUICK, ChangedJob, whole_answer
@@ -99,3 +99,38 @@ def test_deliveries_that_cannot_be_continued_are_refused(tmp_path: Path) -> None
         export(JobRoot(changed.root), "early", other)
     assert not JobRoot(other).store.list()
     export(JobRoot(changed.root), STOP, other)
+
+
+@pytest.mark.slow
+def test_an_exported_job_is_changed_after_it_has_caught_up(tmp_path: Path) -> None:
+    """With other partitions, rows that the destination has would arrive again."""
+    changed, folder, other = ChangedJob(tmp_path), str(tmp_path / "to"), str(tmp_path / "other")
+    changed.append(2)
+    to = f".deliver(ss.sinks.parquet({folder!r}, roll='0s'))"
+    job = changed.run(changed.query("counts", f"{COUNTS}{to}"), retention="delivered")
+    changed.has_emitted_all()
+    take_savepoint(changed.root, "early", wait_s=WAIT_S)
+    changed.append(3)
+    changed.has_emitted_all()
+    job.stop()
+    job.wait(WAIT_S)
+    export(JobRoot(changed.root), "early", other)
+    with pytest.raises(ChangeUndoneError, match="its output lacks rows that were delivered"):
+        rescale(other, parallelism=5)
+    with pytest.raises(ChangeUndoneError, match="resume it as it is, and change it while it runs"):
+        rescale_stopped(JobRoot(other), 5)
+    assert take_savepoint(other, "copy")["state"] == "done"
+    before = in_files(folder)
+    moved = jobmanager.resume(other, config=QUICK)
+    rescale(other, parallelism=5, wait_s=WAIT_S)
+    moved.stop()
+    moved.wait(WAIT_S)
+    rescale(other, parallelism=3)
+    changed.append(1)
+    moved = jobmanager.resume(other, config=QUICK)
+    moved.stop(finish=True)
+    assert moved.wait(WAIT_S)["state"] == "finished", moved.status()
+    changed.close()
+    whole = Counter((r["key"], r["n"], r["m"]) for r in whole_answer(changed, COUNTS))
+    assert in_files(folder) == whole
+    assert whole > before
