@@ -78,7 +78,7 @@ class JobDeliveries:
         *,
         is_moved: bool = False,
     ) -> None:
-        """Prepare the deliveries. ``is_moved``: they continue those of another job."""
+        """Prepare the deliveries. ``is_moved``: another job began them."""
         self._store, self._may_be_behind = root.store, is_moved
         self._plan, self._config = plan, config
         self._is_written = threading.Event()
@@ -167,7 +167,7 @@ class JobDeliveries:
     def _is_behind(self, rows: list[dict[str, Any]]) -> bool:
         """Return whether the output may lack items that the former job has delivered.
 
-        If not, delete the file that says so.
+        If not, delete the file ``BEHIND``.
         """
         if self._may_be_behind:
             with contextlib.suppress(OperatingError):  # the next call tries again

@@ -135,6 +135,11 @@ class SegmentCursor:
         self._seqs = SeqRange(0, 0)
         self._rest: Items | None = None
 
+    @property
+    def generation(self) -> int:
+        """The generation of the segment that contains the last items returned."""
+        return self._seqs.generation
+
     def read(self, seq: int, items_max: int) -> Items | None:
         """Return at most ``items_max`` items from ``seq`` on; None if no segment contains it."""
         rest = self._rest
@@ -208,6 +213,11 @@ class SegmentReader:
     @property
     def next_seq(self) -> int:
         return self._seq
+
+    @property
+    def generation(self) -> int:
+        """The generation that wrote the last items returned, as counted by changes of the job."""
+        return self._cursor.generation
 
     @property
     def durable_seq(self) -> int:

@@ -59,7 +59,7 @@ def export(root: JobRoot, name: str, uri: str) -> str:
     Raises:
         NoSavepointError: there is no savepoint of that name.
         JobExistsError: the folder contains a job.
-        UsageError: the folder has other files, such as those of an export that was killed.
+        UsageError: the folder has other files, for example of a killed export.
         ChangeRefusedError: the job's output is not below its root, or its inputs are; or the new
             job could not continue its deliveries.
     """

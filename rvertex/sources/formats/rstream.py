@@ -231,7 +231,7 @@ def newest_claim(store: BlobStore, path: str) -> dict[str, Any]:
     """Return the claim with the streams and columns that the job writes now.
 
     Raises:
-        FileNotFoundError: there is none, or it was replaced during each of several reads.
+        FileNotFoundError: there is none, or changes replaced it during each read.
     """
     for _ in range(CLAIM_READS_MAX - 1):
         with contextlib.suppress(FileNotFoundError):  # a later change has replaced it meanwhile

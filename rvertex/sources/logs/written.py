@@ -103,7 +103,7 @@ class WrittenItems:
     def __init__(self, spec: SourceSpec, unit: Unit, position: int) -> None:
         self._spec, self._unit = spec, unit
         self._items = open_reader(unit.path, position, columns=spec.columns.names)
-        self._idle_reads = 0
+        self._idle_reads = self._generation = 0
 
     def read_next(self, rows_max: int) -> LogRows | None:
         """Implement RowReader."""
@@ -124,7 +124,9 @@ class WrittenItems:
             self._idle_reads += 1
             return None
         self._idle_reads = 0
-        if int64_column(items.batch, VS)[-1] == INF_TIME:  # of a job that has finished
+        former, self._generation = self._generation, self._items.generation
+        # Time must not pass in these streams while an added stream has earlier rows.
+        if self._generation != former or int64_column(items.batch, VS)[-1] == INF_TIME:
             self._check_streams()
         positions = np.arange(items.first_seq, items.next_seq, dtype=np.int64)
         batch = items.batch.select([KIND, VS, VE, *self._spec.columns.names])
@@ -134,7 +136,7 @@ class WrittenItems:
     def _check_streams(self) -> None:
         """Check that the output has no additional streams.
 
-        Called after some of the reads without new items, and at the end.
+        Called after some of the reads without new items, after a change, and at the end.
         """
         path, then = self._spec.path, self._unit.streams
         if then and not split_part(path)[1]:

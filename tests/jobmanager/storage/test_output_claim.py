@@ -28,7 +28,8 @@ from planner import Stream
 from planner.physical.lower import lower
 from rstream import RStream, open_store
 from rstream.errors import StoreError
-from rstream.items.batch import cti_batch, item_schema
+from rstream.items.batch import Items, cti_batch, item_schema
+from rstream.log.durable import DurableLog
 from rstream.store.blobs import FsspecBlobs
 from rstream.store.part_files import part_uri
 from rstream.types import INF_TIME
@@ -195,3 +196,29 @@ def test_a_follower_outlives_a_failed_look_at_the_claim(
             reader.read_next(9)
         monkeypatch.undo()
         assert reader.read_next(9) is None
+
+
+def test_a_follower_with_a_backlog_notices_added_streams_with_the_first_later_item(
+    folder: str,
+) -> None:
+    """It is never idle, so time would pass without the rows of the added streams."""
+    root = folder.removesuffix("/output")
+    plan, wider = (
+        lower(Stream.from_items({"x": "int64"}, [], partitions=n).to_parquet(), root=root)
+        for n in (1, 3)
+    )
+    ((_, uri),) = plan.sink_streams()
+    claim_output(folder, "/jobs/a", "1", streams=[uri], columns=plan.schema)
+    spec = SourceSpec(Streams(), folder, plan.schema, plan.schema, vs=None, live=Live())
+    (unit,) = written_units(spec)
+    schema = item_schema(plan.schema)
+    for generation in (0, 1):
+        log = DurableLog(open_store(uri), uri, generation=generation)
+        log.write(Items(generation, cti_batch(5 + generation, schema)))
+    with contextlib.closing(WrittenItems(spec, unit, 0)) as reader:
+        assert [reader.read_next(9), reader.read_next(9)].count(None) == 0
+    renew_claim(open_store(folder), wider, "/jobs/a", {"id": "1", GENERATION: 1})
+    with contextlib.closing(WrittenItems(spec, unit, 0)) as reader:
+        assert reader.read_next(9) is not None
+        with pytest.raises(AddedStreamsError):
+            reader.read_next(9)
