@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from rstream.items.batch import VS, int64_column
 from rvertex.events.run import Run
-from rvertex.operators.protocol import INDEX_MARK, Operator, OperatorSpec, OperatorState
+from rvertex.operators.protocol import Operator, OperatorSpec, OperatorState
 from rvertex.state.array_spill import ArraySpill
 from rvertex.state.memory import UNLIMITED, StateMemory
 
@@ -104,14 +104,13 @@ def reopened(
 def through_bytes(state: OperatorState, memory: StateMemory = UNLIMITED) -> OperatorState:
     """Return the state as a checkpoint restores it.
 
-    Tables with an index are mapped beyond the budget of ``memory``, each as one batch.
+    Beyond the budget of ``memory``, its tables are mapped, each as one batch.
     """
     header = msgpack.unpackb(msgpack.packb(state.header), strict_map_key=False)
     nbytes = sum(table.nbytes for table in state.tables.values())
     tables = {}
     for name, table in state.tables.items():
-        has_index = any(INDEX_MARK in other for other in state.tables)
-        is_mapped = has_index and nbytes > (memory.budget_bytes or 0)
+        is_mapped = memory.budget_bytes is not None and nbytes > memory.budget_bytes
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table.combine_chunks() if is_mapped else table)
