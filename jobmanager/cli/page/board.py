@@ -10,6 +10,7 @@ most every :data:`FINDINGS_EVERY_S`.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -29,7 +30,6 @@ from jobmanager.state.state_size import state_lines
 from jobmanager.storage.root import JobRoot
 from jobmanager.storage.shown import roots_in
 from rstream.store.blobs import open_store
-from rstream.store.memory_blobs import get_or_none
 from rvertex.sources.formats.rstream import newest_claim
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Board:
         self.jobs: dict[str, SeenJob] = {}
         self.unread: dict[str, str] = {}
         #: By root and output: the output's claim, and its table up to the rows read so far.
-        self._tables: dict[tuple[str, str], tuple[bytes | None, CurrentTable]] = {}
+        self._tables: dict[tuple[str, str], tuple[dict[str, Any], CurrentTable]] = {}
         #: By root: the stored plan and its picture. Only a deployment changes them.
         self._plans: dict[str, tuple[bytes | None, dict[str, Any]]] = {}
         #: By job: time, status and findings of the last examination.
@@ -255,8 +255,9 @@ class Board:
         if at is not None:
             return read_table(root, at, output=plan.name)
         # The claim has the id of the job: another job may have had this root before.
-        output_store = open_store(plan.output)
-        claim = get_or_none(output_store, newest_claim(output_store))
+        claim: dict[str, Any] = {}
+        with contextlib.suppress(FileNotFoundError):  # the job has not started yet
+            claim = newest_claim(open_store(plan.output), plan.output)
         known = self._tables.get((root, plan.name))
         if known is None or known[0] != claim:
             known = self._tables[root, plan.name] = claim, CurrentTable(plan)
