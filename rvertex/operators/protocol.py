@@ -9,6 +9,7 @@ operator. Every operator emits in ``vs`` order, so it buffers a row until no row
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
@@ -36,6 +37,8 @@ _OPERATOR_COUNTS = ("poisoned_events", "duplicates")
 _END = object()
 #: In the name of a table: it is an index of other tables, which can be loaded without it.
 INDEX_MARK = "#"
+#: A name of an index. Tables of user code may have the mark, but their names contain a space.
+_INDEX = re.compile(rf"[\w.]+{INDEX_MARK}\w+")
 
 
 class Evaluator(Protocol):
@@ -229,4 +232,4 @@ def held_tables(operator: Operator) -> dict[str, pa.Table]:
 
 def without_indexes(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """Return the tables that are not an index of others."""
-    return {name: table for name, table in tables.items() if INDEX_MARK not in name}
+    return {name: table for name, table in tables.items() if not _INDEX.fullmatch(name)}

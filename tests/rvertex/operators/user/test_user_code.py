@@ -14,7 +14,9 @@ import pytest
 from hypothesis import given
 
 from rstream.types import INF_TIME
+from rvertex.checkpoint.conversion import Place, converted_state
 from rvertex.events.run import NO_CTIS, Run
+from rvertex.operators.protocol import held_tables
 from rvertex.operators.user.apply import Apply
 from rvertex.operators.user.transform import UserOperator
 from rvertex.user_code.code import OnError, UserCode
@@ -234,6 +236,16 @@ def test_the_state_of_a_transform_is_plain_values(state: Any, message: str) -> N
     operator = UserOperator(UserCode("Says", Says(state=state)), XY).open([XY])
     with pytest.raises(UserResultError, match=message):
         operator.snapshot()
+
+
+def test_a_table_of_a_transform_may_have_any_name() -> None:
+    """It is not mistaken for an index, which a changed job and a listing of state leave out."""
+    spec = UserOperator(UserCode("Says", Says(state={"left#runs": pa.table({"x": [1]})})), XY)
+    operator = spec.open([XY])
+    state = operator.snapshot()
+    assert list(held_tables(operator)) == list(state.tables) == ["user left#runs"]
+    place = Place(0, spec, (XY,))
+    assert converted_state(place, place, state) == state
 
 
 class Draws(Says):
