@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jobmanager.config import JobConfig
-from jobmanager.delivery.claim import BEHIND
+from jobmanager.delivery.claim import BEHIND, DeliveryClaim
 from jobmanager.driver.running.changes import pending
 from jobmanager.driver.running.changes.cut import read_cut
 from jobmanager.driver.running.changes.drafting import (
@@ -28,7 +28,12 @@ from jobmanager.driver.running.changes.drafting import (
     draw_change,
     settings_before,
 )
-from jobmanager.driver.running.changes.ends import next_generation, truncate, withdraw_fences
+from jobmanager.driver.running.changes.ends import (
+    end_of,
+    next_generation,
+    truncate,
+    withdraw_fences,
+)
 from jobmanager.driver.running.changes.errors import ChangeRefusedError, NotACutError
 from jobmanager.state.messages import LOG_CODEC, StateCopied
 from jobmanager.storage.documents import BrokenDocumentError, json_document, read_pickle_document
@@ -46,10 +51,12 @@ from rstream.clock import SystemClock
 from rstream.errors import StreamEngineError
 from rstream.log.background import InlineBackground
 from rstream.store.sync_later import side_by_side
+from rvertex.sinks.spec import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from jobmanager.driver.running.changes.cut import Cut
     from jobmanager.driver.running.changes.drafting import Drafted, Drawn
     from jobmanager.driver.running.changes.pending import Change
     from jobmanager.state.job_state import JobState
@@ -167,12 +174,8 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
     # before a draft, because its fences hide rows beyond the cut
     cut = read_cut(root, plan, None if following is None else following.job)
     try:
-        if following is None and change.kind != "savepoint" and root.store.exists(BEHIND):
-            reason = (
-                "its output lacks rows that were delivered before its export; resume it as it is, "
-                "and change it while it runs"
-            )
-            raise ChangeRefusedError(display_uri(root.uri), reason)
+        if following is None and change.kind != "savepoint":
+            _check_deliveries(root, plan, cut)
         if drawn is None or drawn.basis != basis_of(cut, change, number):
             drawn = draw_change(root, plan, cut, change, number, shell.clock.now_us())
         drafted = draft_change(drawn, plan, cut, change, number)
@@ -193,6 +196,31 @@ def carry_out(root: JobRoot, shell: Shell = SHELL) -> dict[str, Any] | None:
         outcome = {"state": "undone", "kind": change.kind, "reason": str(error)}
         pending.close(root.store, change.id, outcome, root.epoch)
         return outcome
+
+
+def _check_deliveries(root: JobRoot, plan: PhysicalPlan, cut: Cut) -> None:
+    """Check that the output of a stopped job has all delivered items.
+
+    It lacks some if the job was killed, resumed, and stopped before it computed them again. The
+    changed job would compute other items in their place, in other partitions.
+
+    Raises:
+        ChangeRefusedError: it lacks some, or a destination was not asked since the job started.
+    """
+    streams = dict(enumerate(stream for stream, _ in plan.sink_streams()))
+    names = {name_of(spec) for spec in plan.deliveries}
+    rows = [row for row in root.read_status().get("deliveries", ()) if row["delivery"] in names]
+    is_behind = bool(names) and root.store.exists(BEHIND)
+    for row in rows:
+        k, seq = row["partition"], row["delivered_seq"]
+        is_unknown = not seq and DeliveryClaim(root.store, row["delivery"], k).has_begun()
+        is_behind |= is_unknown or (k in streams and seq > end_of(cut, streams[k]))
+    if is_behind:
+        reason = (
+            "its output lacks rows that were delivered before it was exported or restarted; resume "
+            "it as it is, and change it while it runs"
+        )
+        raise ChangeRefusedError(display_uri(root.uri), reason)
 
 
 def _clean_up(root: JobRoot) -> None:
