@@ -53,7 +53,7 @@ from rstream.errors import StoreError
 from rstream.log.background import InlineBackground
 from rstream.store.memory_blobs import MemoryBlobs
 from tests.support.interrupted_store import Interrupted
-from tests.support.queries import bids, stateless
+from tests.support.queries import bids, stateless, two_phases
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -289,12 +289,13 @@ def test_a_plan_of_a_replaced_job_manager_is_not_replaced(root: JobRoot) -> None
 
 def test_a_suspended_job_manager_replaces_no_file_of_its_successor() -> None:
     """It is suspended before any call, and its successor replaces the same files meanwhile."""
-    first_plan, plan, late = (lower(stateless(), root="ROOT", parallelism=n) for n in (1, 2, 3))
+    first_plan, plan, late = (lower(two_phases(), root="ROOT", parallelism=n) for n in (1, 2, 3))
+    assert len({one.plan_hash for one in (first_plan, plan, late)}) == 3
     for at in count():  # ends: there are few calls
         blobs = MemoryBlobs({})
         former = JobRoot(blobs)
         former.claim(NOW_US)
-        former.create(stateless(), SETTINGS, now_us=NOW_US)
+        former.create(two_phases(), SETTINGS, now_us=NOW_US)
         former.write_plan(first_plan)
 
         def succeed(blobs: MemoryBlobs = blobs) -> None:
