@@ -238,8 +238,10 @@ class StoredRun:
         self.batches, self.index = batches, index
         self.rows = StoredRows(batches, None, batches[0].schema.names).cut(holder.piece_bytes)
         self.nbytes = self.rows.nbytes
-        words = np.concatenate([batch.column(0).to_numpy() for batch in index.words])
-        bloom = BloomFilter(words[:0], words)
+        words = [batch.column(0).to_numpy() for batch in index.words]
+        # The filter is in memory. The words of a new index are, too, so they are not copied
+        is_there = len(words) == 1 and not holder.is_stored(index.words[0])
+        bloom = BloomFilter(words[0][:0], words[0] if is_there else np.concatenate(words))
         entries, ends = ([batch.column(i).to_numpy() for batch in index.entries] for i in range(2))
         self._by_hash = HashIndex(entries, bloom)
         self._ends = Blocks(ends)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import tracemalloc
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -114,6 +115,23 @@ def test_short_runs_of_high_codes_are_merged_and_stay_in_memory(tmp_path: Path) 
         side.next_ordinal += 100
     assert side.runs <= 1 + len(side).bit_length()
     assert memory.spills == 0
+
+
+def test_the_filter_of_a_run_is_in_memory_once(tmp_path: Path) -> None:
+    memory = StateMemory(0, Scratch(str(tmp_path)))
+    side, count = JoinSide(STORED, ["k"], memory), 1 << 18
+    rows = rows_of(np.arange(count), np.full(count, 10**9), 0)
+    side.insert(rows, 0)  # imports modules
+    before = memory.used_bytes
+    tracemalloc.start()
+    try:
+        side.insert(rows, 0)
+        gc.collect()
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert side.rows_in_memory == 0
+    assert 0 < memory.used_bytes - before < held_bytes < 1.5 * (memory.used_bytes - before)
 
 
 def test_a_probe_does_not_lengthen_a_code_map() -> None:
