@@ -5,8 +5,12 @@ order (:func:`pairs_of`). A pair with equal meaning keeps its state. If only col
 differ, the state is converted: new columns are null in stored rows, and removed columns are
 dropped. All other operators start empty.
 
+Rows are *lost* if they were in the state of an operator that starts empty or is gone. Windows and
+sessions after it start empty too, because open ones would lack these rows.
+
 Invariants: (1) positions in the source, late rows and frontiers are kept, so no row is read twice
-or skipped; (2) nothing is guessed: a state that cannot be converted starts empty and is reported.
+or skipped; (2) nothing is guessed: a state that cannot be converted starts empty and is reported;
+(3) no window is emitted with only a part of its rows.
 """
 
 from __future__ import annotations
@@ -36,6 +40,7 @@ from rvertex.operators.protocol import OperatorState, Stateless, without_indexes
 from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
 from rvertex.operators.windows.panes.row_lifetimes import LIFETIME_LANES
 from rvertex.operators.windows.running.aggregate import RunningAggregate, RunningSessionAggregate
+from rvertex.operators.windows.session import SessionAggregate
 from rvertex.operators.windows.session_phases import FinalSession, PartialSession
 from rvertex.vertex.holding import words_of
 from rvertex.vertex.reorder import late_payload
@@ -62,6 +67,8 @@ _WORDS = {
     "keys": "key",
 }
 _WINDOWS = (PartialAggregate, FinalAggregate, WindowAggregate, PartialSession, FinalSession)
+#: Windows and sessions whose results cover all of their rows.
+_WHOLE = (FinalAggregate, WindowAggregate, FinalSession, SessionAggregate)
 
 
 @error_class
@@ -112,8 +119,11 @@ def places_of(vertex: VertexSpec) -> list[Place]:
     return places
 
 
-def pairs_of(old: VertexSpec | None, new: VertexSpec) -> list[Pair]:
-    """Return for each stateful operator of ``new`` the old operator whose state it continues."""
+def pairs_of(old: VertexSpec | None, new: VertexSpec, lossy: str = "") -> list[Pair]:
+    """Return for each stateful operator of ``new`` the old operator whose state it continues.
+
+    ``lossy``: what loses rows before these operators ("": nothing).
+    """
     before = [] if old is None else [p for p in places_of(old) if not p.is_stateless]
     pairs = []
     for place in places_of(new):
@@ -122,9 +132,21 @@ def pairs_of(old: VertexSpec | None, new: VertexSpec) -> list[Pair]:
         at = next((k for k, p in enumerate(before) if type(p.spec) is type(place.spec)), None)
         if at is None:
             pairs.append(Pair(None, place, "started empty", f"the {words_of(place.spec)} is new"))
+            lossy = lossy or f"the {words_of(place.spec)}"
             continue
+        if at:
+            lossy = lossy or f"the {words_of(before[0].spec)}"
         match, before = before[at], before[at + 1 :]
-        pairs.append(Pair(match, place, *_verdict(match, place)))
+        verdict, reason = _verdict(match, place)
+        if lossy and verdict != "started empty":
+            if isinstance(place.spec, _WHOLE):
+                verdict, reason = "started empty", f"it lacks rows that {lossy} has lost"
+            else:
+                lacking = f"it lacks rows that {lossy} has lost"
+                reason = f"{reason}; {lacking}" if reason else lacking
+        if verdict == "started empty":
+            lossy = lossy or f"the {words_of(place.spec)}"
+        pairs.append(Pair(match, place, verdict, reason))
     return pairs
 
 
@@ -286,16 +308,21 @@ def cast_to(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def converted_operators(
-    old: VertexSpec | None, new: VertexSpec, states: Sequence[OperatorState], time: int
+    old: VertexSpec | None,
+    new: VertexSpec,
+    states: Sequence[OperatorState],
+    time: int,
+    lossy: str = "",
 ) -> list[OperatorState]:
     """Return the states of all operators of ``new``, converted from the ``states`` of ``old``.
 
-    A window operator that starts empty emits no window that begins before ``time``.
+    A window operator that starts empty emits no window that begins before ``time``. ``lossy``: see
+    :func:`pairs_of`.
 
     Raises:
         CannotConvertError: a state cannot be converted.
     """
-    pairs = {pair.new.number: pair for pair in pairs_of(old, new)}
+    pairs = {pair.new.number: pair for pair in pairs_of(old, new, lossy)}
     found = []
     for place in places_of(new):
         pair, state = pairs.get(place.number), None

@@ -29,6 +29,10 @@ CHANGES = {
     "the same query": (COUNTS, COUNTS),
     "another name in the file": (COUNTS, f"(lambda counts: counts)({COUNTS})"),
     "an aggregate is added": (COUNTS, f'{BY_KEY}{WINDOW}.agg({N}, t=ss.agg.sum("x"))'),
+    "an aggregate that stores values is added": (
+        COUNTS.replace("1s", "1500ms"),
+        COUNTS.replace("1s", "1500ms").replace(N, f'{N}, d=ss.agg.count_distinct("x")'),
+    ),
     "an aggregate is added to a session": (
         SESSIONS,
         SESSIONS.replace(N, f'{N}, t=ss.agg.max("t")'),

@@ -24,17 +24,21 @@ def converted_shards(
     spec: Sharded,
     state: OperatorState,
     since: int,
+    lossy: str,
     reshape: Callable[[pa.Table], pa.Table],
 ) -> OperatorState:
     """Return the state of ``spec``, an operator of ``new``, made from ``state`` of the old vertex.
 
     ``old`` is the old vertex with the operators of one shard. ``since`` is passed to
-    ``converted_operators`` as ``time``, or the time that a shard has reached if that is later.
+    ``converted_operators`` as ``time``, or the time that a shard has reached if that is later;
+    ``lossy`` is passed too.
     ``reshape`` converts rows to the columns of the new output.
     """
     now = replace(new, operators=spec.chain)
     shards = shards_in(spec, len(old.operators), state)
-    states = [converted_operators(old, now, parts, max(since, at)) for parts, at, _ in shards]
+    states = [
+        converted_operators(old, now, parts, max(since, at), lossy) for parts, at, _ in shards
+    ]
     waiting = [None if rows is None else reshape(rows) for _, _, rows in shards]
     ports = {channel.port: channel.payload for channel in new.inputs}
     inputs = [ports[port] for port in sorted(ports)]

@@ -12,6 +12,7 @@ import json
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
+from jobmanager.driver.running.changes.snapshots import lossy_stages
 from planner.fingerprint import fingerprint
 from planner.physical.layout import Stages, chain_of, laid_out
 from planner.physical.outputs import numbered
@@ -112,9 +113,11 @@ def compare(old: PhysicalPlan, new: PhysicalPlan) -> Comparison:
             links[stage.name] = former
     new = _laid_out_like(old, new, links)
     after = _Plan(new)
-    columns = _new_output_columns(old, new)
+    columns, lossy = _new_output_columns(old, new), lossy_stages(old, new, links)
     rows = [
-        _row(before, after, stage.name, links.get(stage.name)).with_output(columns.get(stage.name))
+        _row(
+            before, after, stage.name, links.get(stage.name), lossy.get(stage.name, "")
+        ).with_output(columns.get(stage.name))
         for stage in new.stages
     ]
     gone = [name for name in before.stages if name not in links.values()]
@@ -211,13 +214,13 @@ def _kind(stage: str) -> str:
     return stage.partition("-")[2]
 
 
-def _row(before: _Plan, after: _Plan, stage: str, former: str | None) -> Row:
+def _row(before: _Plan, after: _Plan, stage: str, former: str | None, lossy: str) -> Row:
     if former is None:
         source = after.source(stage)
         reason = "a new stage" if source is None else "a new source, read from its start"
         return Row(stage, "", "started empty", reason)
     old, new = before.vertices[former][0], after.vertices[stage][0]
-    pairs = pairs_of(old, new)
+    pairs = pairs_of(old, new, lossy)
     reasons = [pair.reason for pair in pairs if pair.reason]
     if any(pair.verdict == "started empty" for pair in pairs):
         if new.source is not None:

@@ -28,6 +28,7 @@ from jobmanager.driver.running.changes.copies import (
 from jobmanager.driver.running.changes.cut import Rest
 from jobmanager.driver.running.changes.errors import ChangeRefusedError
 from jobmanager.driver.running.changes.snapshots import (
+    lossy_stages,
     reached_by,
     read_snapshot,
     rest_items,
@@ -94,6 +95,7 @@ class Builder:
         self._rests = {rest.stream: rest for rest in savepoint.rests}
         self._rows = {row.vertex: row for row in savepoint.vertices}
         self._plan = self._placed(new)
+        self._lossy = lossy_stages(self._old, new, links)
         self._epoch = savepoint.epoch + EPOCHS_PER_TAKEOVER
         self._snapshots: dict[str, Snapshot] = {}
 
@@ -245,11 +247,12 @@ class Builder:
         """Return the converted states of the operators, or of the operators of all shards."""
         spec = vertex.operators[0] if vertex.operators else None
         since = whole_since(vertex, old, self._plan, self._read_old)
+        lossy = self._lossy.get(vertex.stage, "")
         if not isinstance(spec, Sharded):
-            return converted_operators(was, vertex, old.states[1:], since)
+            return converted_operators(was, vertex, old.states[1:], since, lossy)
         was = replace(was, operators=chain_of(was))
         reshape = partial(self._reshaped, vertex, payload=vertex.output_payload)
-        return [converted_shards(was, vertex, spec, old.states[1], since, reshape)]
+        return [converted_shards(was, vertex, spec, old.states[1], since, lossy, reshape)]
 
     def _lanes(self, vertex: VertexSpec, old: Snapshot) -> dict[str, pa.Table]:
         """Return items of extra MERGE inputs, left by a rescale, that MERGE has not released."""

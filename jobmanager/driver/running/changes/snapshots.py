@@ -16,13 +16,13 @@ from rstream.items.batch import VS, Items, event_schema, int64_column
 from rstream.log.reader import SegmentCursor
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.checkpoint.checkpointer import read_checkpoint
-from rvertex.checkpoint.conversion import pairs_of
+from rvertex.checkpoint.conversion import pairs_of, places_of
 from rvertex.events.run import Run, to_items
 from rvertex.operators.composite_state import part_state
 from rvertex.vertex.merge import REACHED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from jobmanager.driver.running.changes.cut import Rest
     from planner.physical.plan import PhysicalPlan
@@ -97,14 +97,35 @@ def whole_since(
             todo.append(writer)
             known.add(writer.id)
             former = read_old(writer)
-            if former is not None and (old is None or _loses_state(former[0], writer)):
-                found = max(found, unread_from(former[1]))
+            if former is not None and (old is None or loses_rows(former[0], writer)):
+                at = unread_from(former[1])
+                # a vertex that has read all of its input holds no row back
+                found = found if at == INF_TIME and old is not None else max(found, at)
     return found
 
 
-def _loses_state(old: VertexSpec, new: VertexSpec) -> bool:
+def lossy_stages(old: PhysicalPlan, new: PhysicalPlan, links: Mapping[str, str]) -> dict[str, str]:
+    """Return by stage of ``new`` the stage before it that loses rows, if any."""
+    before, after = ({v.stage: v for v in plan.vertices} for plan in (old, new))
+    found: dict[str, str] = {}
+    writers = new.writers()
+    for stage in dict.fromkeys(new.vertex(v).stage for v in new.topological_order()):
+        for channel in after[stage].inputs:
+            above = new.vertex(writers[channel.stream]).stage
+            former = links.get(above)
+            if above in found:
+                found.setdefault(stage, found[above])
+            elif former is not None and loses_rows(before[former], after[above]):
+                found.setdefault(stage, above)
+    return found
+
+
+def loses_rows(old: VertexSpec, new: VertexSpec) -> bool:
+    """Return whether rows in the state of ``old`` are lost, apart from rows lost before it."""
     was, is_now = (replace(vertex, operators=chain_of(vertex)) for vertex in (old, new))
-    return any(pair.verdict == "started empty" for pair in pairs_of(was, is_now))
+    pairs = pairs_of(was, is_now)
+    kept = sum(pair.old is not None and pair.verdict != "started empty" for pair in pairs)
+    return kept < max(len(pairs), sum(not place.is_stateless for place in places_of(was)))
 
 
 def last_time(log: DurableLog) -> int | None:
