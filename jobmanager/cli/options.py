@@ -84,7 +84,8 @@ ExecutorOption = Annotated[
 ExecutorOrBefore = Annotated[
     Literal["spark", "local"] | None,
     typer.Option(
-        help="Spark tasks, or threads of this process; default: spark, or as on the day before."
+        help="Spark tasks, or threads of this process; default: spark; with --continue, as in the"
+        " last run of ROOT."
     ),
 ]
 Master = Annotated[

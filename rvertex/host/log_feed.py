@@ -2,10 +2,11 @@
 
 While a decision (such as: a partition is idle) is being journaled, rows of its partition are not
 offered. So the entry takes effect before the first row after it, in this run and in every replay.
-An instance may use a row, or decide more than to add a file, only while it has a *lease*: for a
-limited time after its last report that the job manager confirmed. In its first two lease times it
-decides nothing, because a previous instance that hangs may still use rows. If this host itself
-closed that instance, only the rest of that instance's own wait remains.
+An instance has a *lease* for a limited time after its last report that the job manager confirmed.
+Without a lease it offers no rows, and the only decision that it makes is to add a new file. The
+same decision is the only one in its first two lease times, because a previous instance that hangs
+may still use rows. If the previous instance was on this host, it is closed. Then the new instance
+waits only until the first two lease times of the previous one are over.
 
 Invariants: (1) an entry is durable before it takes effect; (2) a partition is declared idle only
 after all its rows up to that position were offered; (3) no row is read that must not be offered, so

@@ -148,7 +148,10 @@ def test_a_row_group_is_limited_by_its_decoded_size(
 def test_values_of_very_different_lengths_do_not_make_a_row_group_unreadable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The values may not be equally frequent, so the mean length is no bound."""
+    """The longest value, not the mean length, limits the rows of a row group.
+
+    A rare long value may still be in all rows of one group.
+    """
     monkeypatch.setattr(rstream.format.codec, "ROW_GROUP_ROWS_MAX", 1 << 17)
     batch = repeating(["x" * 1000, *map(str, range(99))], [k % 100 for k in range(200)] + [0] * 100)
     assert group_rows(batch) == [300]
