@@ -32,7 +32,9 @@ from soak.verdict import has_grown, tenths
         ("latency_ms", [900, 100, 100, 400, 100, 120, 90, 380, 100, 100], False),
     ],
 )
-def test_growth(name: str, values: list[float | None], grew: bool) -> None:
+def test_only_steady_growth_counts_as_growth(
+    name: str, values: list[float | None], grew: bool
+) -> None:
     assert has_grown(name, values) is grew
 
 

@@ -250,7 +250,7 @@ def test_an_unreadable_success_mark_is_named(copy: Path) -> None:
 
 
 @pytest.mark.parametrize("form", [None, TableForm("start", "end")])
-def test_single_streams(form: TableForm | None, tmp_path: Path) -> None:
+def test_a_stream_is_read_only_if_it_is_complete(form: TableForm | None, tmp_path: Path) -> None:
     """Segments may overlap; collected or unfinished streams are an error."""
     uri = str(tmp_path / "stream")
     stream = RStream.open(uri, PAYLOAD, limits=small_limits(), form=form, durability="sync")

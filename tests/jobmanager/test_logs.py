@@ -22,7 +22,9 @@ def _restored() -> Iterator[None]:
     logs.configure(verbose=False)
 
 
-def test_quiet_logging(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_verbose_only_warnings_are_logged_as_json_lines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     logs.configure(verbose=False)
     logger = logging.getLogger("rstream.log.flush")
     logger.info("nothing of note")

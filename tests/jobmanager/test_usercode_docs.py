@@ -53,7 +53,7 @@ def page(folder: Path, number: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
-def test_block(number: int, tmp_path: Path) -> None:
+def test_a_block_of_the_page_prints_the_output_shown(number: int, tmp_path: Path) -> None:
     code, kind, expected = BLOCKS[number]
     names = page(tmp_path, number)
     printed = io.StringIO()

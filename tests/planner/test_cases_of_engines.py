@@ -79,7 +79,7 @@ def test_few_cases_have_no_alternative() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", late.CASES)
-def test_late_cases(name: str, tmp_path: Path) -> None:
+def test_late_rows_are_handled_as_in_the_case_of_the_engine(name: str, tmp_path: Path) -> None:
     case = late.CASES[name]
     lines = [json.dumps({"t": time * SECOND, "x": x}) for time, x in case.arriving]
     path = tmp_path / "rows.jsonl"

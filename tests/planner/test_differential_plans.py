@@ -58,7 +58,7 @@ def asked(query: str, **tables: pa.Table) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.slow
-def test_random_windows() -> None:
+def test_random_windows_return_the_rows_of_duckdb() -> None:
     for case in range(CASES):
         rng = Random(f"{SEED}-windows-{case}")
         rows, every = rows_of(rng), rng.choice([3, 5, 10])
@@ -96,7 +96,7 @@ def test_random_windows() -> None:
 
 
 @pytest.mark.slow
-def test_random_joins() -> None:
+def test_random_joins_return_the_rows_of_duckdb() -> None:
     for case in range(CASES):
         rng = Random(f"{SEED}-joins-{case}")
         left, right = rows_of(rng), rows_of(rng)

@@ -31,7 +31,7 @@ from planner.errors import InvalidDurationError
         (timedelta(minutes=1, microseconds=1), 60_000_001),
     ],
 )
-def test_durations(value: int | str | timedelta, us: int) -> None:
+def test_a_duration_becomes_microseconds(value: int | str | timedelta, us: int) -> None:
     assert duration_us(value) == us
 
 
@@ -46,7 +46,7 @@ def test_an_invalid_duration_is_one_clear_message(value: object) -> None:
     assert "\n" not in message
 
 
-def test_limits() -> None:
+def test_durations_beyond_the_limits_are_errors() -> None:
     with pytest.raises(InvalidDurationError, match="64 bits"):
         duration_us(2**63)
     with pytest.raises(InvalidDurationError, match="longer than zero"):
@@ -73,7 +73,7 @@ def test_a_formatted_duration_reads_back(us: int) -> None:
         (datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), -1),
     ],
 )
-def test_times(value: object, us: int) -> None:
+def test_a_time_becomes_microseconds_since_1970(value: object, us: int) -> None:
     assert time_us(value) == us  # type: ignore[arg-type]
 
 

@@ -285,7 +285,7 @@ CASES: dict[str, tuple[Stream, Sequence[Row]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_table(name: str) -> None:
+def test_an_operator_returns_the_table_of_the_algebra_page(name: str) -> None:
     stream, expected = CASES[name]
     assert table(stream) == sorted(expected, key=lambda row: (row[0], row[1], repr(row)))
 

@@ -51,7 +51,7 @@ def test_the_anti_join_of_the_documentation() -> None:
     assert table.column_names == ["_vs", "_ve", "k"]
 
 
-def test_columns() -> None:
+def test_temporal_joins_and_clips_return_the_expected_columns() -> None:
     other = SPANS.rename({"x": "y"})
     assert POINTS.join(other, on="k", how="left").schema.names == ["k", "x", "y"]
     assert POINTS.join(other, on="k", how="anti").schema.names == ["k", "x"]
@@ -77,7 +77,9 @@ def test_columns() -> None:
         (lambda s: s.join(POINTS, on="k", within=(0, 5), how="left"), True, True),
     ],
 )
-def test_points(change: Callable[[Stream], Stream], of_points: bool, of_spans: bool) -> None:
+def test_the_plan_knows_whether_a_change_of_lifetimes_returns_points(
+    change: Callable[[Stream], Stream], of_points: bool, of_spans: bool
+) -> None:
     assert change(POINTS).plan.is_point is of_points
     assert change(SPANS).plan.is_point is of_spans
 
@@ -221,7 +223,7 @@ def test_as_of_joins_without_keys_and_with_keys_of_other_types(strategy: str, ho
         assert lives == [9] * len(kept), "events stay as they are"
 
 
-def test_unknown_columns() -> None:
+def test_an_unknown_column_of_a_temporal_operator_is_named() -> None:
     with pytest.raises(UnknownColumnError):
         POINTS.stitch("nobody")
     with pytest.raises(UnknownColumnError):

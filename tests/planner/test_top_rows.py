@@ -93,7 +93,7 @@ def answers(stream: Stream) -> list[list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("kind", one_in(2, ["row_number", "rank", "dense_rank"]))
 @pytest.mark.parametrize("way", WAYS)
-def test_windows(kind: str, way: str) -> None:
+def test_the_top_rows_of_a_window_are_valid_for_the_whole_window(kind: str, way: str) -> None:
     by, key = WAYS[way]
     rows = made(points=False)
     top = stream_of(rows).group_by("k").window(tumbling(20)).top(2, by, rank=kind, place="place")
@@ -109,7 +109,7 @@ def test_windows(kind: str, way: str) -> None:
 
 @pytest.mark.parametrize("points", [True, False], ids=["points", "spans"])
 @pytest.mark.parametrize("kind", ["row_number", "rank"])
-def test_running(kind: str, points: bool) -> None:
+def test_running_top_rows_are_right_at_each_instant(kind: str, points: bool) -> None:
     """Running first rows are right at each instant; a point counts from its start on."""
     rows = made(points)
     by, key = WAYS["greatest"]
@@ -162,7 +162,7 @@ def test_columns_may_be_named_like_ranks() -> None:
     assert [*found[0]["rows"][0]] == ["place_", "position_", "place", "position", "top"]
 
 
-def test_running_aggregates() -> None:
+def test_running_aggregates_follow_the_current_rows() -> None:
     rows = made(points=True)
     stream = stream_of(rows).group_by("k").agg(n=agg.count(), total=agg.sum("n"), low=agg.min("s"))
     (found,) = answers(stream)
@@ -191,7 +191,7 @@ def test_lists_of_rows() -> None:
     assert answer(plan).column("n").to_pylist() == [1]
 
 
-def test_mistakes() -> None:
+def test_wrong_arguments_of_top_rows_are_named() -> None:
     stream = stream_of(made(points=True))
     for make, words in (
         (lambda: agg.top_rows(0, "x"), "between 1 and"),

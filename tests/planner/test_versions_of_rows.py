@@ -87,7 +87,7 @@ def test_columns_of_a_key_are_compared_one_by_one() -> None:
     assert one_by_one.plan == STREAM.deduplicate(["k", "x"], within=5).plan
 
 
-def test_mistakes() -> None:
+def test_wrong_arguments_of_deduplicate_and_upserts_are_named() -> None:
     cases: list[tuple[Callable[[], Stream], str]] = [
         (lambda: STREAM.deduplicate([]), "takes the names of a key's columns"),
         (lambda: STREAM.upserts(col("k")), r"takes the names of a key's columns, not .*compute it"),

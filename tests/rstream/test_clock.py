@@ -7,7 +7,7 @@ import pytest
 from rstream import ManualClock, SystemClock
 
 
-def test_manual_clock() -> None:
+def test_a_manual_clock_advances_by_the_given_time() -> None:
     clock = ManualClock(now_us=5)
     clock.advance(1_500_000)
     assert clock.now_us() == 1_500_005

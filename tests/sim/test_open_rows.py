@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("seed", seeds(0, 2))
-def test_undisturbed_jobs(seed: int) -> None:
+def test_a_job_with_open_rows_and_no_fault_violates_nothing(seed: int) -> None:
     assert simulate(seed, (), deliver=True, open_rows=True).violations == ()
 
 

@@ -17,7 +17,7 @@ from tests.support.budget import seeds
 
 
 @pytest.mark.parametrize("seed", seeds(0, 3))
-def test_undisturbed_jobs(seed: int) -> None:
+def test_a_job_without_faults_violates_nothing(seed: int) -> None:
     assert simulate(seed, ()).violations == ()
 
 
@@ -82,7 +82,7 @@ def test_each_kind_of_fault(kind: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", seeds(0, 3))
-def test_many_seeds(part: int) -> None:
+def test_no_seed_violates_an_invariant(part: int) -> None:
     for seed in range(10_000 + 5 * part, 10_005 + 5 * part):
         outcome = simulate(seed)
         assert outcome.violations == (), f"make sim RUNS=1 SEED={seed}"

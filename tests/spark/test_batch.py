@@ -109,7 +109,7 @@ ALL = {
 
 @pytest.mark.parametrize("spans", [False, True], ids=["points", "spans"])
 @pytest.mark.parametrize("keys", [[], ["k"], ["g", "k"]], ids=lambda keys: "-".join(keys) or "all")
-def test_windows(spans: bool, keys: list[str]) -> None:
+def test_windows_have_the_same_rows_as_a_batch(spans: bool, keys: list[str]) -> None:
     grouped = events(spans).group_by(*keys)
     windows = [tumbling(10), hopping(10, 5), hopping(7, 3), hopping(4, 6), hopping(1, 1)]
     made = [
@@ -152,7 +152,7 @@ def test_all_windows_and_aggregates(keys: list[str]) -> None:
 
 
 @pytest.mark.parametrize("keys", [[], ["g", "k"]], ids=["all", "g-k"])
-def test_growing_sessions(keys: list[str]) -> None:
+def test_growing_sessions_have_the_same_rows_as_a_batch(keys: list[str]) -> None:
     stream = events(spans=True).filter(col("x").is_null() | (col("x") < 1e300))
     whole = ("low", "high", "often_g", "often_k", "user", "latest")
     more = {name: one for name, one in MORE.items() if name not in whole}
@@ -164,7 +164,7 @@ def test_growing_sessions(keys: list[str]) -> None:
     assert assert_twins(made[0].union(*made[1:])).num_rows > 20
 
 
-def test_count_windows() -> None:
+def test_count_windows_need_an_order_to_run_as_a_batch() -> None:
     apart = events(spans=True).with_columns(i=col("n")).filter(col(VS) % 2 == 0)
     alone = [event(i * 3, i * 3 + i % 5 + 1, k=i % 3, n=i * 7 % 11) for i in range(40)]
     stream = Stream.from_items({"k": "int64", "n": "int64"}, alone, partitions=3)
@@ -189,7 +189,7 @@ def test_data_windows_of_endless_events() -> None:
         assert_twins(stream.window(window).agg(n=agg.count()))
 
 
-def test_stitches() -> None:
+def test_stitches_have_the_same_rows_unless_rows_start_together() -> None:
     stream = events(spans=True)
     assert_twins(stream.select("g", "k").stitch())
     assert_twins(stream.select("g", "k", one=lit(1)).stitch(["g", "k"]))
@@ -256,7 +256,7 @@ def test_sums_that_overflow_are_rejected_by_both() -> None:
         batched(whole.agg(n=agg.sum("n")))
 
 
-def test_joins() -> None:
+def test_joins_have_the_same_rows_as_a_batch() -> None:
     left = events(spans=False).select("k", "g", "n")
     right = events(spans=True).select("k", "g", m=col("x"))
     on_null_and_nan = left.join(right, on="g")
@@ -291,11 +291,11 @@ CHANGES: dict[str, Callable[[Stream], Stream]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_lifetimes(change: Callable[[Stream], Stream]) -> None:
+def test_changed_lifetimes_are_the_same_in_a_batch(change: Callable[[Stream], Stream]) -> None:
     assert assert_twins(change(events(spans=True))).num_rows > 0
 
 
-def test_endless_lifetimes() -> None:
+def test_endless_lifetimes_are_the_same_or_rejected_in_a_batch() -> None:
     items = [event(0, INF_TIME, n=1), event(INF_TIME - 9, INF_TIME - 2, n=2), event(3, 9, n=3)]
     stream = Stream.from_items({"n": "int64"}, items)
     made = [stream.set_duration(8), stream.extend(5), stream.extend(-7), stream.point_at_end()]
@@ -310,7 +310,7 @@ def test_endless_lifetimes() -> None:
 
 @pytest.mark.parametrize("how", ["left", "anti"])
 @pytest.mark.parametrize("keys", [["g"], ["k", "g"]], ids="-".join)
-def test_outer_joins(how: str, keys: list[str]) -> None:
+def test_outer_joins_have_the_same_rows_as_a_batch(how: str, keys: list[str]) -> None:
     left = events(spans=True).select("k", "g", "n")
     right = events(spans=True).filter(col("n") > 3).shift(2).select("k", "g", m=col("x"))
     assert assert_twins(left.join(right, on=keys, how=how)).num_rows > 0
@@ -327,7 +327,7 @@ def test_the_worked_example_of_the_anti_join() -> None:
     assert list(pieces) == [(100, 101), (103, 106), (109, 110)]
 
 
-def test_clips() -> None:
+def test_clips_have_the_same_rows_as_a_batch() -> None:
     left = events(spans=True).select("k", "n")
     assert_twins(left.clip(left, on="k"))
     right = events(spans=True).filter(col("n") > 3).shift(2)
@@ -335,7 +335,7 @@ def test_clips() -> None:
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full", "semi", "anti"])
-def test_interval_joins(how: str) -> None:
+def test_interval_joins_have_the_same_rows_as_a_batch(how: str) -> None:
     left = events(spans=False).select("k", "g", "n")
     right = events(spans=False).filter(col("n") > 3).shift(2).select("k", "g", m=col("x"))
     for within in ((0, 9), (-7, 3), (2, 12), (-9, -1)):
@@ -414,14 +414,14 @@ def test_unusual_column_names() -> None:
     assert_twins(total.set_duration(2).join(stream, on="A B"))
 
 
-def test_no_rows() -> None:
+def test_an_empty_input_has_an_empty_result_as_a_batch() -> None:
     empty = Stream.from_items(SCHEMA, [])
     counted = empty.group_by("k").window(tumbling(10)).agg(n=agg.count())
     assert assert_twins(empty.join(counted, on="k")).num_rows == 0
 
 
 @pytest.mark.parametrize("late", ["drop", "adjust"])
-def test_late_rows(late: Any, tmp_path: Path) -> None:
+def test_late_rows_are_handled_the_same_in_a_batch(late: Any, tmp_path: Path) -> None:
     for part in range(3):
         rows = [{"at": (i * 7_919 + part * 13) % 1_000, "n": i} for i in range(60)]
         text = "".join(json.dumps({**row, "to": row["at"] + 3}) + "\n" for row in rows)
@@ -442,7 +442,7 @@ def test_late_rows(late: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(QUERIES) | set(TEMPORAL_QUERIES)))
-def test_queries(name: str) -> None:
+def test_each_query_has_the_same_rows_as_a_batch(name: str) -> None:
     assert_twins({**QUERIES, **TEMPORAL_QUERIES}[name]())
 
 
@@ -452,7 +452,7 @@ def test_queries(name: str) -> None:
     suppress_health_check=list(HealthCheck),
 )
 @given(streams(steps=6))
-def test_random_plans(stream: Stream) -> None:
+def test_random_plans_have_the_same_rows_as_a_batch(stream: Stream) -> None:
     try:
         batch = batched(stream)
     except BatchDataError as error:  # a payload that depends on ties

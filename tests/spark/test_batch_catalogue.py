@@ -25,7 +25,7 @@ SHOWN = [e for e in scalars.ENTRIES if e.hint is None and e.name not in NOT_IN_S
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_functions(part: int) -> None:
+def test_the_functions_have_the_same_values_in_spark(part: int) -> None:
     entries = SHOWN[part::4]
     listed = ", ".join(f"{entry.ours} AS v{at}" for at, entry in enumerate(entries))
     stream = sql(f"SELECT n, {listed} FROM t", streams())
@@ -56,7 +56,7 @@ def test_options_that_are_columns() -> None:
             batched(made)
 
 
-def test_aggregates() -> None:
+def test_the_aggregates_have_the_same_values_in_spark() -> None:
     shown = [e for e in aggregates.ENTRIES if e.hint is None]
     values = [e.ours.partition(" AS a, ")[2].partition(" AS v FROM ")[0] for e in shown]
     listed = ", ".join(f"{value} AS v{at}" for at, value in enumerate(values))

@@ -64,7 +64,7 @@ def test_the_table_of_functions() -> None:
     assert_twins(stream.select(**{f"e{i}": e for i, e in enumerate(shown)}))
 
 
-def test_floats() -> None:
+def test_float_expressions_have_the_same_values_in_spark() -> None:
     pairs = list(product(FLOATS, FLOATS))
     x, y = col("x"), col("y")
     stream = numbered(
@@ -89,7 +89,7 @@ def test_rounding_of_halves_and_near_halves() -> None:
     assert_twins(selected(stream, [col("x").round(digits) for digits in range(-3, 5)]))
 
 
-def test_integers() -> None:
+def test_integer_expressions_have_the_same_values_in_spark() -> None:
     pairs = list(product(INTEGERS, INTEGERS))
     a, b = col("a"), col("b")
     stream = numbered(
@@ -109,7 +109,7 @@ def test_integers() -> None:
     assert_twins(selected(stream, expressions))
 
 
-def test_booleans() -> None:
+def test_boolean_expressions_have_the_same_values_in_spark() -> None:
     pairs = list(product([None, True, False], repeat=2))
     p, q = col("p"), col("q")
     stream = numbered(
@@ -131,7 +131,7 @@ STRINGS = [
 ]
 
 
-def test_text() -> None:
+def test_text_expressions_have_the_same_values_in_spark() -> None:
     s = col("s")
     stream = numbered({"s": STRINGS}, {"s": "string"})
     patterns = ["a", ".", "\\", "'", "$", "${x}", "😀", "\n", '"', "%"]
@@ -201,7 +201,7 @@ TICKS = [
 ]
 
 
-def test_times() -> None:
+def test_time_expressions_have_the_same_values_in_spark() -> None:
     t, d = col("t"), col("d")
     days = [None if v is None else date(1970, 1, 1) + timedelta(microseconds=v) for v in TICKS]
     stream = numbered(
@@ -325,7 +325,9 @@ def _can_be_computed(row: Row, expressions: list[Expr]) -> bool:
     st.lists(rows(), min_size=4, max_size=4).map(lambda parts: [r for p in parts for r in p]),
     st.tuples(*(st.lists(twins(kind), min_size=6, max_size=6) for kind in KINDS)),
 )
-def test_random_expressions(data: list[Row], made: tuple[list[Twin], ...]) -> None:
+def test_random_expressions_have_the_same_values_in_spark(
+    data: list[Row], made: tuple[list[Twin], ...]
+) -> None:
     schema = SCHEMA.insert(0, pa.field("at", pa.int64()))
     expressions = [twin.expr for kind in made for twin in kind]
     data = [row for row in data if _can_be_computed(row, expressions)]

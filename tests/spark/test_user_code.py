@@ -180,7 +180,7 @@ TIES = Stream.from_items(
 )
 
 
-def test_processes() -> None:
+def test_a_batch_runs_processes_with_the_same_rows() -> None:
     grouped = ROWS.group_by("k")
     skipped = grouped.process(Bursts, on_error="skip")
     assert assert_twins(skipped).num_rows > 20
@@ -192,7 +192,7 @@ def test_processes() -> None:
         batched(TIES.union(TIES.shift(1)).group_by("k").process(Running))
 
 
-def test_operators() -> None:
+def test_a_batch_runs_user_operators_with_the_same_rows() -> None:
     made = TIES.with_columns(k=(col("x") % 4).cast("string")).transform(Once, {"k": "string"})
     assert assert_twins(made).num_rows == 4
     keyed = ROWS.group_by("k").transform(Once, {"k": "string"})

@@ -73,7 +73,9 @@ def test_mistakes_are_reported_with_their_position(folder: Path) -> None:
         (("none.sql",), "no such file"),
     ],
 )
-def test_usage(folder: Path, arguments: tuple[str, ...], words: str) -> None:
+def test_wrong_arguments_for_sql_are_usage_errors(
+    folder: Path, arguments: tuple[str, ...], words: str
+) -> None:
     file, *options = arguments
     result = call("sql", folder / file, *options)
     assert result.exit_code == EXIT_USAGE

@@ -161,7 +161,7 @@ def test_digest_does_not_depend_on_hosts_or_names(file: Path, tmp_path: Path) ->
     assert made["output_digest"] == stream["output_digest"] != one["output_digest"]
 
 
-def test_explain(file: Path) -> None:
+def test_explain_prints_the_plan_in_every_format(file: Path) -> None:
     text = done("explain", file).stdout
     assert "s02-agg" in text
     assert done("explain", file, "--mermaid").stdout.startswith(("flowchart", "graph"))
@@ -483,7 +483,7 @@ def test_a_killed_job_manager_is_shown_as_interrupted(file: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_without_java(file: Path, tmp_path: Path) -> None:
+def test_a_missing_java_is_an_error_with_the_package_to_install(file: Path, tmp_path: Path) -> None:
     """The error names the package to install; then the same command works."""
     folder = tmp_path / "bin"
     folder.mkdir()

@@ -65,7 +65,7 @@ def test_each_partition_of_a_live_log_has_its_own_line() -> None:
     assert "waits for broker 10.0.0.1:9092, which is away" in lines[0]
 
 
-def test_wide_table() -> None:
+def test_a_wide_table_shows_all_columns() -> None:
     text = rendered(status(), 140, {"s01-e.0": 1_000.4, "s02-agg.0": 0.0})
     assert text.splitlines()[0].strip() == "nightly: running"
     row = next(line for line in text.splitlines() if "s01-e.0" in line).split()
@@ -127,7 +127,7 @@ def test_markup_in_errors_is_printed_as_text() -> None:
     assert error in rendered(status(state="failed", error=error), 140)
 
 
-def test_line() -> None:
+def test_the_progress_line_sums_the_vertices() -> None:
     line = progress_line(status(), {"s01-e.0": 1_500.0, "s02-agg.0": 500.0})
     assert line == (
         "nightly running: 1/2 vertices finished, 1,234,567 events in, 89 out, 2,000 events/s, "
@@ -142,7 +142,7 @@ def test_line() -> None:
     ("lag_s", "text"),
     [(None, "-"), (0.0, "0.0 s"), (119.9, "119.9 s"), (600.0, "10 min"), (80_000.0, "22 h")],
 )
-def test_lags(lag_s: float | None, text: str) -> None:
+def test_a_lag_is_shown_with_a_readable_unit(lag_s: float | None, text: str) -> None:
     shown = status(vertices=[vertex(cti_lag_s=lag_s)])
     assert f"CTI lag {text}," in progress_line(shown, {})
 

@@ -58,7 +58,9 @@ def test_function_console_and_parquet(tmp_path: Path, capsys: pytest.CaptureFixt
     assert list(rows[0]) == ["window_start", "window_end", "k", "total"]
 
 
-def test_postgres(tmp_path: Path, postgres: PostgresServer, postgres_schema: str) -> None:
+def test_a_job_delivers_its_rows_to_two_postgres_tables(
+    tmp_path: Path, postgres: PostgresServer, postgres_schema: str
+) -> None:
     names = [f"{postgres_schema}.{name}" for name in ("all", "newest")]
     run(
         tmp_path,

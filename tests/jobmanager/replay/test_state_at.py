@@ -125,7 +125,7 @@ def test_the_newest_checkpoint(keyed: str) -> None:
     assert set(both["keys"].column("_vertex").to_pylist()) == {f"{stage}.0", f"{stage}.1"}
 
 
-def test_the_command(keyed: str) -> None:
+def test_the_command_prints_the_state_or_the_mistake(keyed: str) -> None:
     stage = next(
         v["stage"] for v in jobmanager.status(keyed)["vertices"] if "process" in v["stage"]
     )

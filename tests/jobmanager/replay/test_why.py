@@ -249,7 +249,9 @@ def test_a_job_over_these_rows_alone_computes_the_row(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(QUERIES))
-def test_random_rows(name: str, roots: dict[str, str], events: Path, tmp_path: Path) -> None:
+def test_the_named_inputs_of_a_random_row_suffice_to_compute_it(
+    name: str, roots: dict[str, str], events: Path, tmp_path: Path
+) -> None:
     rows, count = rows_of(roots[name]), scaled(3)
     if name == "exchanges":  # a row with hundreds of input rows takes minutes
         rows, count = sorted(rows, key=lambda row: int(row.event["n"][0].as_py()))[:5], scaled(1)

@@ -27,7 +27,7 @@ def far(vertex: str) -> tuple[int, ...]:
     return (10**9, 10**9)
 
 
-def test_figure_7() -> None:
+def test_figure_7_of_the_paper_has_the_same_marks() -> None:
     """Figure 7 of the StreamScope paper: output durable up to 8 keeps t2, and drops t0 and t1."""
     topology = diamond()
     tracker = SnapshotTracker(topology)

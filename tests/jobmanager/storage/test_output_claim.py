@@ -106,7 +106,7 @@ def test_files_of_other_jobs_are_not_mixed_with_ours(folder: str) -> None:
     assert not Path(folder, CLAIM).exists()
 
 
-def test_success_mark(folder: str) -> None:
+def test_the_success_mark_makes_an_output_complete(folder: str) -> None:
     assert not is_complete(folder)
     mark_success(folder, {"events_out": 3})
     assert is_complete(folder)

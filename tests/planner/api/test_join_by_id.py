@@ -48,7 +48,7 @@ def clicks() -> Stream:
     return stream_of(CLICKS, click="int64", q="int64")
 
 
-def test_worked_example() -> None:
+def test_clicks_are_joined_with_their_queries() -> None:
     joined = searches().join_by_id(clicks(), on="q", id="click", unjoinable_after=10, retry=20)
     assert joined.schema.names == ["click", "q", "text", "unjoinable"]
     assert sorted(answer_of(joined), key=repr) == sorted(
@@ -102,7 +102,7 @@ def first_of(rows: list[Row], key: str, within: int) -> list[Row]:
     return kept
 
 
-def test_mistakes() -> None:
+def test_wrong_arguments_of_a_join_by_id_are_named() -> None:
     with pytest.raises(InvalidPlanError, match="takes another stream, not 5"):
         searches().join_by_id(5, on="q", unjoinable_after=1)  # type: ignore[arg-type]
     with pytest.raises(InvalidPlanError, match="retry='-1s'\\): must be 0 or more"):

@@ -44,7 +44,7 @@ def names(stream: Stream) -> dict[str, str]:
     return {f.name: str(f.type) for f in stream.schema}
 
 
-def test_schemas() -> None:
+def test_each_method_returns_the_expected_columns() -> None:
     assert names(S.select("x", col("k").alias("key"), twice=col("x") * 2)) == {
         "x": "int64",
         "key": "string",
@@ -65,7 +65,7 @@ def test_repr_shows_the_columns() -> None:
     assert repr(stream.to_parquet()) == "Query(k: string, x: int64)"
 
 
-def test_group_schemas() -> None:
+def test_an_aggregate_has_the_expected_columns_and_types() -> None:
     counted = S.group_by("k", big=col("x") > 5).window(tumbling("1s")).agg(
         n=agg.count(),
         some=agg.count("f"),
@@ -116,7 +116,7 @@ def test_a_null_predicate_drops_the_row() -> None:
     assert rows(S.filter(lit(True)).select(col("k")).to_parquet())[0]["k"] == "a"
 
 
-def test_join_schemas() -> None:
+def test_a_join_renames_columns_of_the_same_name() -> None:
     other = S.select("k", "x", y=col("f"))
     assert list(names(S.drop("tags", "ok").join(other, on="k"))) == ["k", "x", "f", "x_right", "y"]
     both = S.select("k", "x").join(other, left_on=["x"], right_on=["x"])
@@ -129,7 +129,7 @@ def test_union_accepts_columns_in_any_order_and_widens_types() -> None:
     assert left.union().schema == left.schema
 
 
-def test_items() -> None:
+def test_a_stream_of_items_returns_these_items() -> None:
     stream = Stream.from_items(
         pa.schema([("a", pa.int64())]),
         [
@@ -247,7 +247,7 @@ def test_ends_of_fixed_length(readings: str, ve: str | timedelta | int) -> None:
     assert [r["_ve"] for r in rows(stream.to_parquet())] == [30_000_000, 60_000_000, 90_000_000]
 
 
-def test_computed_times(readings: str) -> None:
+def test_times_computed_from_columns_read_only_these_columns(readings: str) -> None:
     stream = Stream.from_parquet(
         readings,
         vs=col("at") + col("minutes") * timedelta(minutes=1),

@@ -91,7 +91,7 @@ def test_names_of_lets_do_not_clash() -> None:
         (b"\x00\xff", pa.binary(), "X'00ff'"),
     ],
 )
-def test_literals(value: object, kind: pa.DataType, sql: str) -> None:
+def test_a_literal_becomes_spark_sql_text(value: object, kind: pa.DataType, sql: str) -> None:
     assert literal(Literal(value, kind)) == sql  # type: ignore[arg-type]
 
 
@@ -127,7 +127,9 @@ def test_regular_expressions_are_translated_to_java(pattern: str, java: str) -> 
     ],
     ids=str,
 )
-def test_types(kind: pa.DataType, stored: pa.DataType, name: str) -> None:
+def test_a_type_has_its_name_and_storage_in_spark(
+    kind: pa.DataType, stored: pa.DataType, name: str
+) -> None:
     assert physical(kind) == stored
     assert type_name(kind) == name
 

@@ -255,7 +255,7 @@ def test_estimated_state_does_not_exceed_the_input() -> None:
     ],
     ids=str,
 )
-def test_selectivity(predicate: object, share: float) -> None:
+def test_the_selectivity_of_a_predicate_is_estimated(predicate: object, share: float) -> None:
     schema = pa.schema({"k": pa.int64(), "unknown": pa.int64()})
     node = resolve(predicate.node, schema)  # type: ignore[attr-defined]
     assert selectivity(node, {"k": 20.0}) == pytest.approx(share)
@@ -370,7 +370,7 @@ def test_costs_do_not_depend_on_disabled_rules() -> None:
         (format_seconds(90), "1.5 min"),
     ],
 )
-def test_readable_quantities(text: str, expected: str) -> None:
+def test_quantities_are_shown_with_readable_units(text: str, expected: str) -> None:
     assert text == expected
 
 

@@ -25,7 +25,7 @@ FORMS: dict[Format, str] = {"text": "txt", "json": "json", "mermaid": "mmd"}
 
 
 @pytest.mark.parametrize("format", FORMS)
-def test_golden(format: Format, rewrite: bool) -> None:
+def test_the_explained_plan_is_as_recorded(format: Format, rewrite: bool) -> None:
     path = GOLDEN / f"join_then_aggregate.{FORMS[format]}"
     text = explain(lower(QUERIES["join_then_aggregate"](), root="ROOT"), format)
     if rewrite:

@@ -117,7 +117,7 @@ def test_an_expression_lists_the_columns_it_reads(twin: Twin) -> None:
         (col("x").round(2).alias("r"), "x.round(2) as r"),
     ],
 )
-def test_text(expr: Expr, text: str) -> None:
+def test_an_expression_is_shown_as_its_python_text(expr: Expr, text: str) -> None:
     assert str(expr) == text
     assert text in repr(expr)
 

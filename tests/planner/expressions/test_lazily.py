@@ -240,7 +240,7 @@ def test_sql_evaluates_from_left_to_right(text: str) -> None:
     ],
     ids=str,
 )
-def test_try_cast(expr: Expr, wanted: list[Any]) -> None:
+def test_try_cast_returns_null_where_a_cast_fails(expr: Expr, wanted: list[Any]) -> None:
     assert [row["v"] for row in rows_of(NUMBERS.select(v=expr).to_parquet())] == wanted
 
 

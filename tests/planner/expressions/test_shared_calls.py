@@ -55,7 +55,7 @@ def test_items_of_lists() -> None:
     assert last.to_pylist() == ["x", ""]
 
 
-def test_split_part() -> None:
+def test_split_part_returns_the_part_at_a_position_from_1() -> None:
     stream = Stream.from_items(
         {"s": "string"}, [event(k, s=s) for k, s in enumerate(["a/b", "", None, "/c"])]
     )

@@ -83,14 +83,14 @@ OPTIONS: list[tuple[Callable[[], Any], str]] = [
 
 
 @pytest.mark.parametrize(("use", "told"), NAMES, ids=[told for _, told in NAMES])
-def test_names(use: Callable[[], Any], told: str) -> None:
+def test_a_misspelled_name_suggests_the_right_one(use: Callable[[], Any], told: str) -> None:
     with pytest.raises(AttributeError) as caught:
         use()
     assert told in str(caught.value)
 
 
 @pytest.mark.parametrize(("use", "told"), OPTIONS, ids=[told for _, told in OPTIONS])
-def test_options(use: Callable[[], Any], told: str) -> None:
+def test_a_misspelled_option_suggests_the_right_one(use: Callable[[], Any], told: str) -> None:
     with pytest.raises(TypeError) as caught:
         use()
     assert told in str(caught.value)

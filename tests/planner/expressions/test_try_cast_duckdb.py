@@ -42,7 +42,7 @@ def both(kind: str, values: list[Any], to: str, name: str) -> tuple[list[Any], l
 @pytest.mark.parametrize("to", TEXTS)
 @settings(max_examples=2, deadline=None)
 @given(data=st.data())
-def test_texts(to: str, data: st.DataObject) -> None:
+def test_a_try_cast_of_text_returns_what_duckdb_returns(to: str, data: st.DataObject) -> None:
     name, values = TEXTS[to]
     mine, theirs = both("string", data.draw(st.lists(values, min_size=20, max_size=40)), to, name)
     assert mine == theirs

@@ -50,7 +50,7 @@ NO_TYPES = [
 
 
 @pytest.mark.parametrize("text", NO_TYPES)
-def test_invalid_types(text: str) -> None:
+def test_an_invalid_type_name_lists_the_types(text: str) -> None:
     with pytest.raises(InvalidPlanError, match=r"[tT]he types are"):
         data_type(text)
 

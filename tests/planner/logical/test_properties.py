@@ -25,7 +25,7 @@ def keys_of(node: LogicalNode) -> list[set[str]] | None:
     return None if keys is None else [set(names) for names in keys]
 
 
-def test_points() -> None:
+def test_the_plan_knows_which_streams_have_only_points() -> None:
     assert POINTS.plan.is_point
     assert not SPANS.plan.is_point
     assert POINTS.filter(col("x") > 1).select("k").plan.is_point
@@ -83,7 +83,7 @@ def test_which_changed_lifetimes_are_points(stream: Stream, is_point: bool) -> N
     assert stream.plan.is_point is is_point
 
 
-def test_stateless() -> None:
+def test_only_operators_of_single_rows_are_stateless() -> None:
     assert POINTS.filter(col("x") > 1).plan.is_stateless
     assert not POINTS.plan.is_stateless
     assert not POINTS.join(SPANS, on="k").plan.is_stateless
@@ -136,7 +136,7 @@ def test_partitioning_of_interval_joins_uses_keys_present_in_every_row(
     assert keys_of(joined.plan) == expected
 
 
-def test_single_partitions() -> None:
+def test_a_selection_of_a_single_partition_is_single() -> None:
     one = Stream.from_items({"k": "int64"}, [event(1, k=1)], partitions=1)
     assert one.plan.partitioning.is_single
     assert one.select("k").plan.partitioning.is_single
@@ -155,7 +155,9 @@ def test_single_partitions() -> None:
         (({"a", "c"}, {"b"}), ("c", "b"), True),
     ],
 )
-def test_covers(keys: tuple[set[str], ...] | None, group: tuple[str, ...], covers: bool) -> None:
+def test_a_partitioning_covers_the_groups_that_contain_its_keys(
+    keys: tuple[set[str], ...] | None, group: tuple[str, ...], covers: bool
+) -> None:
     facts = Partitioning(None if keys is None else tuple(frozenset(names) for names in keys))
     assert facts.covers(group) is covers
 

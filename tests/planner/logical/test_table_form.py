@@ -209,7 +209,7 @@ def test_a_start_is_never_omitted() -> None:
     assert form == TableForm("at", None, 10_000_000)
 
 
-def test_in_sql() -> None:
+def test_a_table_form_in_sql_follows_from_options_and_columns() -> None:
     text = (
         "CREATE STREAM o WITH (path = 'o'{}); "
         "INSERT INTO o SELECT {} FROM s GROUP BY k, TUMBLE('10 s')"

@@ -157,7 +157,7 @@ def test_partial_phases_only_where_merging_is_exact() -> None:
 
 
 @pytest.mark.parametrize("keys", [("k",), ()])
-def test_growing_sessions(keys: tuple[str, ...]) -> None:
+def test_growing_sessions_equal_the_naive_rows(keys: tuple[str, ...]) -> None:
     for window in (session(20, max=150, running=True), session(9, running=True)):
         asked = {"n": agg.count(), "total": agg.sum("x"), "kinds": agg.count_distinct("x")}
         stream = _stream().group_by(*keys).window(window).agg(**asked, top=agg.top_k("x", 2))
@@ -252,7 +252,9 @@ def test_sessions_have_short_panes_if_rows_arrive_at_their_pace() -> None:
         (lambda: agg.user(_local(), "x"), InvalidPlanError, "its attribute 'lock' is a lock"),
     ],
 )
-def test_mistakes(mistake: Callable[[], Any], error: type[Exception], message: str) -> None:
+def test_a_wrong_window_names_its_mistake(
+    mistake: Callable[[], Any], error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         mistake()
 

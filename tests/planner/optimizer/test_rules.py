@@ -59,7 +59,7 @@ def transcript(query: Query) -> str:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_golden(name: str, rewrite: bool) -> None:
+def test_a_rule_changes_the_plan_as_recorded(name: str, rewrite: bool) -> None:
     path = GOLDEN / f"{name}.txt"
     text = transcript(ALL[name]())
     if rewrite:

@@ -140,7 +140,7 @@ def test_a_run_may_choose_another_strategy() -> None:
     assert recovered_with(plan, None, None) == plan
 
 
-def test_mistakes() -> None:
+def test_wrong_recovery_options_are_named() -> None:
     with pytest.raises(InvalidPlanError, match=r"recover_with\('hope'\): must be"):
         bids().recover_with("hope")
     with pytest.raises(InvalidPlanError, match='only "replication" has replicas'):

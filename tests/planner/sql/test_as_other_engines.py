@@ -390,6 +390,8 @@ def test_an_alias_is_not_a_column_of_a_subquery() -> None:
         ("postgres", "regexp_match('foobar', '(')", "is not a regular expression"),
     ],
 )
-def test_rejected_patterns(dialect: str, text: str, said: str) -> None:
+def test_a_pattern_of_an_engine_that_we_cannot_run_is_rejected(
+    dialect: str, text: str, said: str
+) -> None:
     with pytest.raises(SqlError, match=said):
         sql(f"SELECT {text} AS r FROM t", {"t": _rows_of_one()}, dialect=dialect)

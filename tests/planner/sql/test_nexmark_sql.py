@@ -258,7 +258,7 @@ def test_slow_nexmark_queries(
 
 
 @pytest.mark.parametrize("name", FAST)
-def test_nexmark_queries(
+def test_a_nexmark_query_returns_the_rows_of_duckdb(
     name: str, streams: dict[str, Stream], connection: duckdb.DuckDBPyConnection
 ) -> None:
     assert_same(name, streams, connection)

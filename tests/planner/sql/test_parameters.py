@@ -77,7 +77,7 @@ def test_parameters_in_the_order_of_the_text() -> None:
     assert rows(text, [1, 2, 3, 4]) == [{"a": 1, "b": 50}]
 
 
-def test_mistakes() -> None:
+def test_wrong_parameters_are_named() -> None:
     for params, words in (
         ({}, "the parameter :v has no value; params has: none"),
         ({"w": 1}, "the parameter :v has no value; params has: w"),

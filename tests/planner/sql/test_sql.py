@@ -191,7 +191,7 @@ def test_fields_of_structs() -> None:
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
-def test_expressions(text: str) -> None:
+def test_an_expression_compiles_to_its_python_form(text: str) -> None:
     assert compiled(f"SELECT {text} AS v FROM s") == S.select(v=EXPRESSIONS[text])
 
 
@@ -362,7 +362,7 @@ PLANS: dict[str, Callable[[], Stream]] = {
 
 
 @pytest.mark.parametrize("text", PLANS)
-def test_plans(text: str) -> None:
+def test_a_query_compiles_to_the_plan_of_its_python_form(text: str) -> None:
     assert compiled(text) == PLANS[text]()
 
 
@@ -388,7 +388,7 @@ def test_a_name_in_group_by_is_first_looked_up_as_a_column() -> None:
     assert found == [(0, 1), (1, 1), (1, 1), (1, 1)]
 
 
-def test_user_functions() -> None:
+def test_a_python_function_is_inlined_in_sql() -> None:
     def double(x: Expr) -> Expr:
         return x * 2
 
@@ -411,7 +411,7 @@ class Spread:
         return max(state) - min(state)
 
 
-def test_user_aggregates() -> None:
+def test_a_user_aggregate_is_called_in_sql() -> None:
     text = "SELECT k, Spread(x) AS v FROM s GROUP BY k, TUMBLE('5s') HAVING spread(x) > 0"
     stream = sql(text, STREAMS, aggregates={"spread": Spread()})
     assert isinstance(stream, Stream)
@@ -518,7 +518,7 @@ def bids(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_sources(bids: Path) -> None:
+def test_declared_sources_compile_to_streams_with_their_options(bids: Path) -> None:
     path = str(bids / "bids.csv")
     text = (
         "CREATE STREAM b (price DOUBLE) WITH (path = '${data}/bids.csv', vs = time, "
@@ -558,7 +558,7 @@ def test_options_of_sources(bids: Path, options: str, more: dict[str, Any]) -> N
     assert found == Stream.from_csv(path, vs="time", **more)
 
 
-def test_text_files(tmp_path: Path) -> None:
+def test_a_text_file_is_read_by_lines(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one two\nthree\n")
     text = f"CREATE STREAM l WITH (path = '{tmp_path}/a.txt'); SELECT upper(line) AS v FROM l"
     assert [row["v"] for row in rows(sql(text).to_parquet())] == ["ONE TWO", "THREE"]  # type: ignore[union-attr]

@@ -32,7 +32,9 @@ def message(statement: str) -> str:
 
 
 @pytest.mark.parametrize(("statement", "expected"), CASES, ids=[c[0][:60] for c in CASES])
-def test_error_messages(statement: str, expected: str, rewrite: bool) -> None:
+def test_the_error_of_a_wrong_statement_is_as_recorded(
+    statement: str, expected: str, rewrite: bool
+) -> None:
     found = message(statement)
     assert rewrite or found == expected.rstrip("\n")
 

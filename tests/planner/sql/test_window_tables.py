@@ -56,7 +56,7 @@ def test_keys_computed_from_bounds_count_as_bounds(key: str) -> None:
     assert sql(f"{listed} {table} {by}", streams()) == expected
 
 
-def test_growing_sessions() -> None:
+def test_emit_changes_on_sessions_emits_running_results() -> None:
     grown = session("9s", "1m", running=True)
     start = agg.min(vs())
     expected = streams()["t"].group_by("k").window(grown).agg(n=agg.count(), window_start=start)

@@ -46,7 +46,7 @@ def test_invalid_items_are_rejected_with_the_reason(batch: pa.RecordBatch, reaso
         validate_items("s", batch, SCHEMA)
 
 
-def test_schemas() -> None:
+def test_the_payload_schema_is_restored_from_the_item_schema() -> None:
     assert payload_schema(item_schema(PAYLOAD)).equals(PAYLOAD)
     assert event_schema(PAYLOAD).names == ["_vs", "_ve", *PAYLOAD.names]
     assert empty_events(PAYLOAD).num_rows == 0
@@ -69,7 +69,7 @@ def test_slices_of_items_share_memory() -> None:
     assert part.batch.equals(items(13, 17))
 
 
-def test_ranges() -> None:
+def test_a_range_contains_its_start_but_not_its_end() -> None:
     seqs = SeqRange(3, 7)
     assert len(seqs) == 4
     assert 3 in seqs

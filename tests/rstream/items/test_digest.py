@@ -67,7 +67,7 @@ def test_the_digest_is_additive_and_serialisable() -> None:
     assert left != right
 
 
-def test_known_answer() -> None:
+def test_the_digest_of_known_items_never_changes() -> None:
     assert digest_of(items(0, 100)) == KNOWN
     assert StreamDigest().hexdigest() == "0" * 32
 

@@ -122,7 +122,7 @@ def test_times_have_the_hashes_of_their_integers() -> None:
     assert hash_column(days).tolist() == hash_column(pa.array([2])).tolist()
 
 
-def test_other_types() -> None:
+def test_equal_values_of_other_types_have_equal_hashes() -> None:
     arrays = [
         pa.array([True, False, True, None]),
         pa.array([Decimal("1.50"), Decimal("-2.25"), Decimal("1.50"), None]),

@@ -29,7 +29,7 @@ def test_times_after_the_end_of_the_calendar_are_numbers() -> None:
             assert found[-3:] == [{"x": first}, {"x": FAR}, {"x": None}]
 
 
-def test_nested_values() -> None:
+def test_times_in_nested_values_become_json_text() -> None:
     times = far(pa.timestamp("us"))
     lists = pa.ListArray.from_arrays([0, 2, 3], times)
     assert json_texts(lists).to_pylist() == [f'["1970-01-01T00:00:00.000005",{FAR}]', "[null]"]

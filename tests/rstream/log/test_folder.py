@@ -45,7 +45,9 @@ def test_pyarrow_and_duckdb_read_a_growing_folder(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("where", ["memory", pytest.param("s3", marks=pytest.mark.slow)])
-def test_object_stores(where: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_a_stream_in_an_object_store_is_reopened_and_collected(
+    where: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     root = f"memory:/{tmp_path}" if where == "memory" else request.getfixturevalue("s3_bucket")
     uri = f"{root}/job/stream"
     stream = RStream.open(uri, PAYLOAD, limits=small_limits(segment_rows_max=100))

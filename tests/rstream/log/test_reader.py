@@ -171,7 +171,7 @@ def test_columns_have_the_requested_order(form: TableForm | None, verify: bool) 
     assert found.batch.equals(items(0, 40).select(["_kind", "_vs", "_ve", *names]))
 
 
-def test_read_events() -> None:
+def test_read_events_returns_all_events_without_ctis() -> None:
     store = MemoryBlobs()
     with pytest.raises(StoreError, match="no segment"):
         read_events(store)

@@ -226,7 +226,7 @@ def test_a_file_deleted_during_a_listing(tmp_path: Path) -> None:
     assert list(store.infos()) == ["a"]
 
 
-def test_unknown_protocol() -> None:
+def test_an_unknown_protocol_is_named() -> None:
     with pytest.raises(StoreError, match="nonsense"):
         open_store("nonsense://x")
 
@@ -259,13 +259,13 @@ def test_a_full_disk_leaves_no_temporary(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("path", ["", "/proc/nothing/here"])
-def test_unwritable_paths(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_path_is_a_store_error(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rstream.store.blobs, "RETRY_DELAY_S", 0.0)
     with pytest.raises(StoreError):
         open_store(path).put("a", b"x")
 
 
-def test_impossible_paths(tmp_path: Path) -> None:
+def test_a_path_of_the_wrong_kind_is_a_store_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     (tmp_path / "link").symlink_to("nowhere")
     for name in ("file", "link", "link/below"):

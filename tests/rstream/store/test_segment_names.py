@@ -13,7 +13,7 @@ ranges = st.builds(
 )
 
 
-def test_segment_names() -> None:
+def test_a_segment_name_is_parsed_to_its_range() -> None:
     name = segment_name(SeqRange(7, 12))
     assert name == "00000000000000000007-00000000000000000012.parquet"
     assert parse_segment_name(name) == SeqRange(7, 12)

@@ -92,7 +92,9 @@ def test_aggregates_over_shared_panes(
 
 @examples(10)
 @given(run=runs(), window=st.sampled_from([(6, 6), (12, 3)]), split=st.integers(1, 3))
-def test_two_phases(run: Run, window: tuple[int, int], split: int) -> None:
+def test_two_phases_return_the_items_of_one_phase(
+    run: Run, window: tuple[int, int], split: int
+) -> None:
     """Partial results of rows that are distributed to several first phases."""
     run = ended(run)
     spec = WindowAggregate(("k",), *window, SPECS, points=True)

@@ -94,7 +94,7 @@ def test_partial_states_are_exchanged() -> None:
     assert sorted_rows(answer(merged)) == sorted_rows(answer(whole))
 
 
-def test_mistakes() -> None:
+def test_a_wrong_user_aggregate_is_an_error() -> None:
     class NoType(Span):
         def merge(self, state: Any, other: Any) -> Any:
             return state

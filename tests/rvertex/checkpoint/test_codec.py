@@ -97,7 +97,7 @@ class Blobs(MemoryBlobs):
         super().put(path, data)
 
 
-def test_round_trip() -> None:
+def test_a_decoded_snapshot_equals_the_original() -> None:
     assert decode_snapshot(DATA, name="c", state_schema="abc") == SNAPSHOT
 
 

@@ -83,7 +83,7 @@ def test_a_negative_speed_is_our_bug() -> None:
         Pace(-1.0, ManualClock())
 
 
-def test_waiting_time() -> None:
+def test_a_paced_row_waits_for_its_time() -> None:
     assert Pace(0.0, ManualClock()).wait_s(rows(1), VS) is None
     clock = ManualClock(50)
     pace = Pace(2.0, clock)

@@ -114,7 +114,7 @@ def test_rows_that_cannot_be_claimed(servers: NatsServers, tmp_path: Path) -> No
         ({"at": ("text", "clicked")}, "text is string; a time is a timestamp"),
     ],
 )
-def test_mistakes(
+def test_wrong_input_of_a_joiner_is_named(
     given: dict[str, Any], message: str, servers: NatsServers, tmp_path: Path
 ) -> None:
     pushed(tmp_path, "searches", (1, BASE_US, "one"))

@@ -102,7 +102,7 @@ def test_keys_of_64_bits_are_not_copied(kind: pa.DataType) -> None:
     assert column.buffers()[1].address == values.ctypes.data
 
 
-def test_no_rows() -> None:
+def test_an_empty_batch_has_no_sort_keys() -> None:
     found = numbered_keys(
         [pa.int64(), pa.string()], [pa.array([], pa.int64()), pa.array([], "string")], 0
     )

@@ -292,7 +292,7 @@ def rows_of(
 
 
 @pytest.mark.parametrize("seed", one_in(3, range(15)))
-def test_random_patterns(seed: int) -> None:
+def test_random_patterns_match_the_rows_of_the_naive_search(seed: int) -> None:
     check(seed)
 
 

@@ -66,7 +66,7 @@ def commit(function: Callable[[int, pa.RecordBatch], None]) -> None:
         *((status, "") for status in (408, 409, 425, 429, 500, 502, 503)),
     ],
 )
-def test_http_responses(url: str, status: int, advice: str) -> None:
+def test_a_refusing_http_status_is_an_error_with_advice(url: str, status: int, advice: str) -> None:
     def post(first_seq: int, batch: pa.RecordBatch) -> None:
         urllib.request.urlopen(f"{url}/{status}", data=b"rows", timeout=120).close()
 

@@ -203,7 +203,7 @@ def test_a_corrupt_footer_and_a_corrupt_page(tmp_path: Path) -> None:
     assert read_rows(partition, 50)["time"].to_pylist() == list(range(50, 100))
 
 
-def test_other_corruption(tmp_path: Path) -> None:
+def test_a_corrupt_text_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "a.csv.gz"
     path.write_bytes(b"not gzip")
     failure(make_spec("csv", path), errors.CorruptSourceError)

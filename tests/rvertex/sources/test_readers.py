@@ -144,7 +144,7 @@ def test_columns_are_pruned_and_times_need_not_be_payload(tmp_path: Path) -> Non
     assert rows["x"].to_pylist() == table()["x"].to_pylist()
 
 
-def test_lifetimes(tmp_path: Path) -> None:
+def test_the_end_is_from_a_column_or_a_duration_or_one_microsecond_later(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("from,to\n2013-01-01T00:00:00Z,2013-01-01T01:00:00Z\n")
     columns = infer_schema(Csv(), str(path))
@@ -220,7 +220,7 @@ def test_items_keep_their_kind_and_every_partition_has_all_ctis() -> None:
 
 
 @pytest.mark.parametrize("format", ["parquet", "csv", "json"])
-def test_object_stores(tmp_path: Path, format: Format) -> None:
+def test_files_in_an_object_store_are_read_like_local_ones(tmp_path: Path, format: Format) -> None:
     write(format, tmp_path)
     store = open_store(f"memory://sources-{format}")
     for path in sorted(tmp_path.iterdir()):

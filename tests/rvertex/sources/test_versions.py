@@ -153,7 +153,9 @@ def test_a_file_with_its_old_time_restored_is_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["memory", pytest.param("s3", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("format", one_in(3, FORMATS))
-def test_object_stores(request: pytest.FixtureRequest, where: str, format: Format) -> None:
+def test_a_version_in_an_object_store_does_not_depend_on_the_call(
+    request: pytest.FixtureRequest, where: str, format: Format
+) -> None:
     """A folder and a file of it have one version, whichever call to the store returns it."""
     if where == "s3":
         folder = f"{request.getfixturevalue('s3_bucket')}/in"

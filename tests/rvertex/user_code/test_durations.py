@@ -30,12 +30,12 @@ def test_parts_of_a_duration_add_up(parts: dict[str, int], sign: str) -> None:
     assert parse_duration(text) == (expected if parts else None)
 
 
-def test_units() -> None:
+def test_each_unit_of_a_duration_has_its_microseconds() -> None:
     assert {unit: timedelta(microseconds=us) for unit, us in UNITS_US.items()} == UNITS
     assert parse_duration("2µs") == 2
     assert parse_duration("1.5ms") == 1_500
 
 
 @pytest.mark.parametrize("text", ["", "-", "1", "1x", "s", "1.5us", "1s x", "1s-2s", ".5s"])
-def test_invalid_durations(text: str) -> None:
+def test_an_invalid_duration_is_none(text: str) -> None:
     assert parse_duration(text) is None

@@ -57,5 +57,5 @@ def test_infinities_and_nan_are_unchanged() -> None:
 
 
 @pytest.mark.parametrize("number", [5e-324, 2.0**-1022, 1.7976931348623157e308, 0.125, 1.0])
-def test_edges(number: float) -> None:
+def test_the_cube_root_of_an_edge_value_is_the_nearest_double(number: float) -> None:
     assert is_nearest(cube_root(np.array([number]))[0], number)

@@ -102,7 +102,7 @@ def ducks(text: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(("text", "value"), EXAMPLES, ids=[text for text, _ in EXAMPLES])
-def test_examples(text: str, value: Any) -> None:
+def test_an_example_of_the_catalogue_has_the_value_of_duckdb(text: str, value: Any) -> None:
     assert ours(text)[0] == value
     if not text.startswith(OURS):
         assert ducks(text)[0] == value

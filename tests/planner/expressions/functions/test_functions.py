@@ -207,7 +207,9 @@ TABLE: list[tuple[Expr, pa.DataType, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("expr", "kind", "values"), TABLE, ids=lambda v: str(v)[:60])
-def test_values(expr: Expr, kind: pa.DataType, values: list[Any]) -> None:
+def test_a_function_returns_its_values_and_declared_type(
+    expr: Expr, kind: pa.DataType, values: list[Any]
+) -> None:
     got = expr.evaluate(BATCH)
     assert got.type == kind
     assert expr.output_type(BATCH.schema) == kind

@@ -127,7 +127,7 @@ CASES: list[tuple[Expr, Callable[[dict[str, Any]], Any]]] = [
 
 
 @pytest.mark.parametrize("case", range(len(CASES)))
-def test_values(case: int) -> None:
+def test_a_lambda_returns_what_python_returns(case: int) -> None:
     expr, of = CASES[case]
     rows = rows_of(case)
     batch = pa.RecordBatch.from_pylist(rows, SCHEMA)
@@ -165,7 +165,7 @@ def test_the_optimizer_moves_lambdas_with_their_columns() -> None:
     assert "l.list.transform(element1 -> (element1 + y))" in logical_text(made.plan)
 
 
-def test_types() -> None:
+def test_the_type_of_a_lambda_follows_from_its_body() -> None:
     def kind(expr: Expr) -> pa.DataType:
         return expr.output_type(SCHEMA)
 
@@ -224,7 +224,7 @@ def test_translations_to_spark() -> None:
         ("TRANSFORM(l, 1)", "write TRANSFORM"),
     ],
 )
-def test_mistakes(text: str, words: str) -> None:
+def test_a_wrong_lambda_is_an_error_that_names_the_mistake(text: str, words: str) -> None:
     stream = Stream.from_items(SCHEMA, [])
     with pytest.raises(ss.SqlError, match=words):
         sql(f"SELECT {text} AS v FROM t", {"t": stream})

@@ -53,7 +53,7 @@ def shown(value: Any) -> Any:
     return float(f"{value:.12g}") if isinstance(value, float) else value
 
 
-def test_signatures(rewrite: bool) -> None:
+def test_the_signatures_of_all_functions_are_as_recorded(rewrite: bool) -> None:
     found = "\n".join(signatures()) + "\n"
     if rewrite:
         GOLDEN.write_text(found)

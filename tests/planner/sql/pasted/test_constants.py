@@ -76,7 +76,7 @@ def test_results_of_constants(dialect: str, answers: dict[str, Any]) -> None:
         ("postgres", "JSONB_EXTRACT_PATH('[1]', '-1')", "write its steps as texts"),
     ],
 )
-def test_rejected_constants(dialect: str, text: str, hint: str) -> None:
+def test_a_wrong_constant_is_rejected_with_a_hint(dialect: str, text: str, hint: str) -> None:
     with pytest.raises(SqlError, match=hint):
         sql(f"SELECT {text} AS v FROM t", ROWS, dialect=dialect)
 

@@ -179,7 +179,7 @@ def oracles() -> dict[Path, duckdb.DuckDBPyConnection]:
 
 
 @pytest.mark.parametrize("case", one_in(4, CASES), ids=[case.name for case in CASES])
-def test_pasted_statements(
+def test_a_pasted_statement_returns_the_recorded_rows_or_advice(
     case: Case, oracles: dict[Path, duckdb.DuckDBPyConnection], tmp_path: Path
 ) -> None:
     variables = {"data": str(case.data), "out": str(tmp_path)}

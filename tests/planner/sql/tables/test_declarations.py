@@ -78,7 +78,7 @@ def test_a_delay_of_zero_as_an_option(bids: Path) -> None:
     assert found == read(bids, delay="0s").select("price", "ts", "note").select("price")
 
 
-def test_computed_columns(bids: Path) -> None:
+def test_computed_columns_of_a_table_are_expressions(bids: Path) -> None:
     columns = (
         f"{COLUMNS}, twice AS price * 2, later AS ts + INTERVAL '1' HOUR, WATERMARK FOR later "
         "AS later - INTERVAL '1' MINUTE, PRIMARY KEY (note) NOT ENFORCED"
@@ -338,7 +338,7 @@ def test_computed_columns_are_not_filters(bids: Path) -> None:
         assert found.schema.field("z").type == "bool"
 
 
-def test_endless_rows(bids: Path) -> None:
+def test_rows_of_a_table_with_null_as_end_never_end(bids: Path) -> None:
     whole = read(bids).select("price", "ts", "note")
     found = compiled(table(f"{COLUMNS}, {MARK}", "ve = NULL") + "SELECT * FROM bids", bids)
     assert found == whole.for_ever()

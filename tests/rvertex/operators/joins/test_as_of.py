@@ -87,7 +87,7 @@ def test_as_of_join_equals_polars(strategy: Strategy, tolerance: int | None) -> 
     assert out.column("j").to_pylist() == found["j_right"].to_list()
 
 
-def test_worked() -> None:
+def test_an_as_of_join_returns_the_rows_computed_by_hand() -> None:
     left = make_run([ev(1, k=1, s="a"), ev(6, 9, k=2, s="a"), cti(5), cti(9), cti(10)], PAYLOAD)
     right = make_run([ev(2, s="a", j=1), ev(8, s="a", j=2), cti(5), cti(9), cti(10)], OTHER)
     out = assert_cut_invariant(spec_of("nearest", 3), [left, right], [PAYLOAD, OTHER])

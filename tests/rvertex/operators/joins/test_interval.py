@@ -119,7 +119,7 @@ def test_interval_join_equals_a_comparison_of_all_pairs(
     assert sortable(found) == sortable(expected)
 
 
-def test_worked_example() -> None:
+def test_an_interval_join_returns_the_rows_computed_by_hand() -> None:
     ctis = [cti(7), cti(8)]
     left = make_run([ev(1, k=1, a=1), ev(2, k=2, a=2), *ctis], LEFT)
     right = make_run([ev(3, k=1, b=5), *ctis], RIGHT)

@@ -24,7 +24,7 @@ def test_above_equals_a_scan(places: int, seed: int) -> None:
         assert set(zip(query.tolist(), place.tolist(), strict=True)) == expected
 
 
-def test_no_ranges() -> None:
+def test_without_ranges_the_tree_returns_nothing() -> None:
     none = np.empty(0, np.int64)
     query, place = MaxTree(np.array([1, 2])).above(none, none, none)
     assert len(query) == len(place) == 0

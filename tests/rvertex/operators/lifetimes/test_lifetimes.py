@@ -52,7 +52,7 @@ def _short(item: Item) -> Item:
 # The tables of the docstrings.
 
 
-def test_shift_table() -> None:
+def test_shift_returns_the_table_of_the_algebra() -> None:
     table: list[Item] = [ev(1, 5, s="a"), cti(2), ev(2, INF_TIME, s="b"), cti(INF_TIME)]
     assert out_of(Shift(3), table) == [
         ev(4, 8, s="a"),
@@ -69,7 +69,7 @@ def test_set_duration_table() -> None:
     assert out_of(SetDuration(INF_TIME), table)[1] == ev(3, INF_TIME, s="b")
 
 
-def test_extend_table() -> None:
+def test_extend_returns_the_table_of_the_algebra() -> None:
     table: list[Item] = [ev(1, 5, s="a"), ev(2, 5, s="b"), ev(3, INF_TIME, s="c"), cti(4)]
     assert out_of(Extend(-3), table) == [ev(1, 2, s="a"), ev(3, INF_TIME, s="c"), cti(4)]
     assert out_of(Extend(2), table)[0] == ev(1, 7, s="a")
@@ -89,7 +89,7 @@ def test_point_at_end_table() -> None:
     ]
 
 
-def test_chop_table() -> None:
+def test_chop_returns_the_table_of_the_algebra() -> None:
     table: list[Item] = [ev(3, 25, s="a"), ev(12, 14, s="b"), cti(20), cti(21)]
     assert out_of(Chop(10), table) == [
         ev(3, 10, s="a"),
@@ -114,7 +114,7 @@ def test_chop_offset_counts_from_zero() -> None:
     ]
 
 
-def test_stitch_table() -> None:
+def test_stitch_returns_the_table_of_the_algebra() -> None:
     table: list[Item] = [ev(1, 3, k=1, s="a"), ev(3, 5, k=1, s="b"), ev(4, 6, k=2, s="c")]
     table += [cti(5), cti(6), ev(8, 9, k=1, s="d"), cti(INF_TIME)]
     assert out_of(Stitch(("k",)), table) == [
@@ -127,7 +127,7 @@ def test_stitch_table() -> None:
     ]
 
 
-def test_clip_table() -> None:
+def test_clip_returns_the_table_of_the_algebra() -> None:
     left: list[Item] = [ev(1, 9, k=1, s="a"), ev(2, 9, k=2, s="b"), *map(cti, (3, 6, 9))]
     right: list[Item] = [ev(1, 2, k=1), ev(5, 6, k=1), *map(cti, (3, 6, 9))]
     assert out_of(Clip(("k",), ("k",)), left, right) == [
@@ -180,7 +180,7 @@ def test_point_at_end(run: Run, cuts: list[int]) -> None:
 
 @examples(15)
 @given(INTERVALS, st.integers(1, 7), st.integers(-9, 9), splits())
-def test_chop(run: Run, period: int, offset: int, cuts: list[int]) -> None:
+def test_chop_equals_the_naive_rows(run: Run, period: int, offset: int, cuts: list[int]) -> None:
     out = assert_cut_invariant(Chop(period, offset), [run], [PAYLOAD], cuts)
     pieces = naive.chop(run.events.to_pylist(), period, offset)
     last_vs = max(run.events.column("_vs").to_pylist(), default=MIN_TIME)
@@ -192,7 +192,7 @@ def test_chop(run: Run, period: int, offset: int, cuts: list[int]) -> None:
 
 @examples(12)
 @given(INTERVALS, st.sampled_from([("k",), ("k", "s"), ("s",), ()]), splits())
-def test_stitch(run: Run, on: tuple[str, ...], cuts: list[int]) -> None:
+def test_stitch_equals_the_naive_rows(run: Run, on: tuple[str, ...], cuts: list[int]) -> None:
     out = assert_cut_invariant(Stitch(on), [run], [PAYLOAD], cuts)
     islands = naive.stitch(run.events.to_pylist(), on)
     assert out.events.to_pylist() == released(islands, [run])
@@ -201,7 +201,7 @@ def test_stitch(run: Run, on: tuple[str, ...], cuts: list[int]) -> None:
 
 @examples(12)
 @given(ports([PAYLOAD, OTHER], times=times(0, 12), duration_max=9), st.booleans(), splits())
-def test_clip(inputs: list[Run], both: bool, cuts: list[int]) -> None:
+def test_clip_equals_the_naive_rows(inputs: list[Run], both: bool, cuts: list[int]) -> None:
     on = (("k", "s"), ("j", "s")) if both else (("s",), ("s",))
     out = assert_cut_invariant(Clip(*on), inputs, [PAYLOAD, OTHER], cuts)
     left, right = (run.events.to_pylist() for run in inputs)

@@ -55,7 +55,7 @@ def test_times_that_are_in_any_window(size: int, every: int, at: list[int]) -> N
 
 
 @given(size=lengths, every=lengths, at=st.lists(instants, max_size=5))
-def test_ctis(size: int, every: int, at: list[int]) -> None:
+def test_output_ctis_equal_the_naive_ones(size: int, every: int, at: list[int]) -> None:
     ctis = np.array([*sorted(at), INF_TIME], np.int64)
     windows = Windows(size, every)
     out = growing(windows.earliest_open(ctis), None)
@@ -63,12 +63,14 @@ def test_ctis(size: int, every: int, at: list[int]) -> None:
 
 
 @given(times=st.lists(st.integers(0, 5)).map(sorted), last=st.none() | st.integers(0, 5))
-def test_growing(times: list[int], last: int | None) -> None:
+def test_growing_times_are_sorted_distinct_and_after_the_last(
+    times: list[int], last: int | None
+) -> None:
     expected = sorted({t for t in times if last is None or t > last})
     assert growing(np.array(times, np.int64), last).tolist() == expected
 
 
-def test_panes() -> None:
+def test_the_pane_of_a_window_divides_size_and_period() -> None:
     assert Windows(10, 4).pane == Windows(2, 2)
     assert Windows(7, 3).pane == Windows(1, 1)
 

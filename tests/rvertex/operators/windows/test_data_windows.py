@@ -84,7 +84,7 @@ def _assert_naive(
     gap=st.integers(1, 12),
     longest=st.none() | st.integers(1, 25),
 )
-def test_sessions(
+def test_sessions_equal_the_naive_rows(
     run: Run, cuts: list[int], keys: tuple[str, ...], gap: int, longest: int | None
 ) -> None:
     spec = SessionAggregate(keys, gap, longest, AGGREGATES)
@@ -94,7 +94,9 @@ def test_sessions(
 
 @examples(5)
 @given(run=runs(duration_max=9, max_size=12), cuts=splits(), keys=KEYS, n=st.integers(1, 4))
-def test_count_windows(run: Run, cuts: list[int], keys: tuple[str, ...], n: int) -> None:
+def test_count_windows_equal_the_naive_rows(
+    run: Run, cuts: list[int], keys: tuple[str, ...], n: int
+) -> None:
     spec = CountWindowAggregate(keys, n, AGGREGATES)
     out = assert_cut_invariant(spec, [run], [PAYLOAD], cuts)
     _assert_naive(spec, run, out, partial(naive.counts, n=n))
@@ -102,7 +104,7 @@ def test_count_windows(run: Run, cuts: list[int], keys: tuple[str, ...], n: int)
 
 @examples(6)
 @given(run=runs(duration_max=20, max_size=12), cuts=splits(), keys=KEYS)
-def test_snapshots(run: Run, cuts: list[int], keys: tuple[str, ...]) -> None:
+def test_snapshots_equal_the_naive_rows(run: Run, cuts: list[int], keys: tuple[str, ...]) -> None:
     spec = SnapshotAggregate(keys, AGGREGATES)
     out = assert_cut_invariant(spec, [run], [PAYLOAD], cuts)
     _assert_naive(spec, run, out, naive.snapshots)
@@ -251,7 +253,7 @@ def test_a_user_aggregate_gets_its_values_in_order() -> None:
     assert out.events.column("u").to_pylist() == ["ace", "b-"]
 
 
-def test_mistakes() -> None:
+def test_wrong_windows_and_columns_are_errors() -> None:
     with pytest.raises(InvalidWindowError, match="gap must be at least 1"):
         SessionAggregate((), 0, None, TWO)
     with pytest.raises(InvalidWindowError, match="it needs at least one"):

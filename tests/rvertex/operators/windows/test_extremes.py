@@ -69,7 +69,7 @@ def test_ties_are_kept_and_other_ends_are_separate() -> None:
     ]
 
 
-def test_mistakes() -> None:
+def test_a_wrong_column_of_an_extreme_is_an_error() -> None:
     with pytest.raises(UnknownColumnError):
         Extremes("nope", True).output_schema([PAYLOAD])
     with pytest.raises(OperatorTypeError, match="'x' is double, not an integer"):

@@ -51,7 +51,7 @@ def test_more_cells_than_narrow_integers_can_count() -> None:
     assert lanes[0].to_pylist() == [1] * rows
 
 
-def test_no_rows() -> None:
+def test_an_empty_batch_has_no_groups() -> None:
     events = pa.record_batch({"k": pa.array([], pa.int64())})
     grouping = Grouping(("k",), (pa.int64(),), lambda: [CountRows()])
     windows, columns, lanes = closed_groups(grouping, events, np.empty(0, np.int64), None)

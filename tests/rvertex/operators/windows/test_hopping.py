@@ -106,7 +106,9 @@ def _assert_two_phases(spec: WindowAggregate, run: Run, out: Run) -> None:
 
 @examples(8)
 @given(run=runs(), cuts=splits(), keys=KEYS, window=SIZES)
-def test_points(run: Run, cuts: list[int], keys: tuple[str, ...], window: tuple[int, int]) -> None:
+def test_windows_of_points_equal_the_naive_rows(
+    run: Run, cuts: list[int], keys: tuple[str, ...], window: tuple[int, int]
+) -> None:
     spec = WindowAggregate(keys, *window, AGGREGATES, points=True)
     out = assert_cut_invariant(spec, [run], [PAYLOAD], cuts)
     _assert_naive(spec, run, out)
@@ -115,7 +117,7 @@ def test_points(run: Run, cuts: list[int], keys: tuple[str, ...], window: tuple[
 
 @examples(8)
 @given(run=runs(duration_max=20), cuts=splits(), keys=KEYS, window=SIZES)
-def test_intervals(
+def test_windows_of_intervals_equal_the_naive_rows(
     run: Run, cuts: list[int], keys: tuple[str, ...], window: tuple[int, int]
 ) -> None:
     spec = WindowAggregate(keys, *window, AGGREGATES, points=False)
@@ -206,7 +208,7 @@ def _merged(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return both.take(pa.array(np.argsort(int64_column(both, VS), kind="stable")))
 
 
-def test_by_hand() -> None:
+def test_windows_return_the_rows_computed_by_hand() -> None:
     run = make_run(
         [ev(-1, k=1, n=5), ev(0, k=None, n=1), ev(3, k=1, n=None), ev(9, k=2, n=7), cti(4), cti(9)],
         PAYLOAD,
@@ -321,7 +323,7 @@ def test_every_type_has_an_order_and_a_key(
     )
 
 
-def test_output_types() -> None:
+def test_each_aggregate_has_its_output_type() -> None:
     payload = pa.schema(
         [("i", pa.int32()), ("f", pa.float32()), ("d", pa.decimal128(5, 2)), ("s", pa.string())]
     )

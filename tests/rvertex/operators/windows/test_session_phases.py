@@ -164,7 +164,7 @@ def test_files_are_not_sorted_for_sessions(tmp_path: Path) -> None:
     assert sum(row["n"] for row in found[0][1]) == len(at)  # type: ignore[misc]
 
 
-def test_worked_panes() -> None:
+def test_panes_of_sessions_equal_the_rows_computed_by_hand() -> None:
     items: list[Ev | Cti] = [
         ev(0, k=1, x=1),
         ev(3, 9, k=2, x=2),

@@ -94,7 +94,7 @@ def check(spec: Any, schema: pa.Schema, runs: list[Run]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("every", [SIZE, SIZE // 2])
 @pytest.mark.parametrize("seed", [1, 2])
-def test_points(seed: int, every: int) -> None:
+def test_spilled_windows_of_points_emit_the_same_items(seed: int, every: int) -> None:
     columns = specs(MERGED) + specs(("first", "max", "count_distinct"), "s")[:-1]
     spec = WindowAggregate(("k", "l"), SIZE, every, columns, points=True)
     check(spec, PAYLOAD, steps(seed, points=True))

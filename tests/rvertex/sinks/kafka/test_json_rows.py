@@ -30,7 +30,7 @@ def test_any_text_and_number_is_read_back(
     assert [row[name] for row in found] == finite
 
 
-def test_every_type() -> None:
+def test_a_value_of_every_type_is_written_as_json() -> None:
     found = [json.loads(text) for text in json_rows(TYPED).to_pylist()]
     for row, given_row in zip(found, TYPED.to_pylist(), strict=True):
         assert row == {name: as_json(name, value) for name, value in given_row.items()}

@@ -90,7 +90,7 @@ def test_arrow_records_contain_many_rows(broker: Broker, topic: str) -> None:
     assert record.partition == 1
 
 
-def test_keys(broker: Broker, topic: str) -> None:
+def test_rows_of_a_key_stay_in_order(broker: Broker, topic: str) -> None:
     """A text key is sent unchanged, several columns as an object; rows of a key stay in order."""
     for key, first in ((("word",), b"w1"), (("part", "n"), b'{"part":0,"n":1}')):
         name = broker.create_topic(f"{topic}-{len(key)}", 2)

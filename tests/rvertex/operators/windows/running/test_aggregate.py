@@ -92,7 +92,7 @@ def test_a_variance_that_overflows_is_infinite_in_one_batch_or_several() -> None
         assert spec.open([ONE]).process([run]).events.column("wild").to_pylist() == [0.0, math.inf]
 
 
-def test_worked() -> None:
+def test_running_aggregates_equal_the_values_computed_by_hand() -> None:
     items = [ev(1, 2, k=1, x=3.0), ev(2, 9, k=2, x=7.0), ev(4, 5, k=1, x=1.0), ev(4, 6, k=1, x=1.0)]
     spec = RunningAggregate(("k",), (AggregateSpec("sum", "x", "total"),))
     run = make_run([*items, cti(INF_TIME)], ONE)

@@ -65,7 +65,7 @@ def frames_of(run: Run, spec: FrameAggregate) -> list[list[dict[str, Any]]]:
     first=st.sampled_from([None, 0, 1, 2, 5, 70]),
     last=st.integers(0, 2),
 )
-def test_frames(
+def test_running_frames_equal_the_naive_rows(
     run: Run, cuts: list[int], keys: tuple[str, ...], rows: bool, first: int | None, last: int
 ) -> None:
     aggregates = RUNNING if first is None else ALL
@@ -111,7 +111,9 @@ ROWS = [ev(1, 2, k=1, x=1.0), ev(3, 9, k=1, x=2.0), ev(3, 4, k=1, x=3.0), ev(6, 
         (False, None, 0, [1.0, 6.0, 6.0, 10.0]),
     ],
 )
-def test_worked(rows: bool, first: int | None, last: int, totals: list[float | None]) -> None:
+def test_a_frame_has_the_totals_computed_by_hand(
+    rows: bool, first: int | None, last: int, totals: list[float | None]
+) -> None:
     spec = FrameAggregate(("k",), rows, first, last, (AggregateSpec("sum", "x", "total"),))
     run = make_run([*ROWS, cti(INF_TIME)], ONE)
     found = table_of(assert_cut_invariant(spec, [run], [ONE]))
@@ -164,7 +166,7 @@ def test_the_horizon_is_the_start_of_a_frame() -> None:
     assert FrameAggregate(("k",), True, 9, 6, spec.aggregates).horizon_us((1,)) is None
 
 
-def test_rejected_frames() -> None:
+def test_impossible_frames_are_errors() -> None:
     whole = FrameAggregate(("k",), True, None, 0, (AggregateSpec("quantile", "x", "q", 0.5),))
     with pytest.raises(OperatorTypeError, match="needs a frame that has a beginning"):
         whole.open([ONE])

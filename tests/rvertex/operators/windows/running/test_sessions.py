@@ -68,7 +68,7 @@ def test_running_sessions_row_by_row(
         assert all(same(one[name], other[name]) for name in other), (one, other)
 
 
-def test_worked() -> None:
+def test_running_sessions_equal_the_rows_computed_by_hand() -> None:
     items: list[Item] = [ev(1, k=1, x=3.0), ev(4, k=1, x=1.0), ev(4, k=1, x=1.0), ev(5, k=2, x=7.0)]
     items = [*items, cti(6), ev(12, k=1, x=2.0), cti(13), cti(INF_TIME)]
     spec = RunningSessionAggregate(("k",), 5, None, AGGREGATES[:1])

@@ -87,7 +87,7 @@ NESTED: list[tuple[Any, pa.DataType]] = [
 
 
 @pytest.mark.parametrize("place", range(len(TYPES + NESTED)))
-def test_types(place: int) -> None:
+def test_each_avro_type_has_its_arrow_type(place: int) -> None:
     kind, column = (TYPES + NESTED)[place]
     outer = record(a="string", b=kind, c="int") | {"name": "Outer"}
     schema = parse_avro_schema(json.dumps(outer))
@@ -96,6 +96,6 @@ def test_types(place: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["[]", '"long"', '{"type": "long"}', '{"type": "record"}'])
-def test_invalid_schemas(text: str) -> None:
+def test_an_invalid_avro_schema_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="record"):
         parse_avro_schema(text)

@@ -61,7 +61,7 @@ def test_positions_become_offsets(
         ("earliest", ((0, 0), (1, 0), (2, 0)), r"until= names .* \[0, 1, 2\], but"),
     ],
 )
-def test_invalid_positions(
+def test_invalid_positions_are_named(
     broker: Broker, filled: str, start: TopicPlace, until: TopicPlace | None, message: str
 ) -> None:
     with pytest.raises(InvalidPositionsError, match=message):
