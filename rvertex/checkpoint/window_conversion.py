@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from rstream.items.batch import event_schema
-from rvertex.aggregates.accumulators import Rows, takes_gaps
+from rvertex.aggregates.accumulators import Rows
 from rvertex.aggregates.spec import lanes_of
 from rvertex.events.reorder_buffer import empty_batch
 from rvertex.operators.windows.grouping import NEAR, OVERFLOW
@@ -68,7 +68,7 @@ def converted_panes(
     if any(name.partition(".")[2].startswith(OVERFLOW) for name in state.tables):
         return None  # groups on disk are rows with all lanes, which cannot be converted one by one
     before, after = lanes_of(*old), lanes_of(*new)
-    if not _fit(before, after) or _can_gap(before) != _can_gap(after):
+    if not _fit(before, after):
         return None
     tables: dict[str, pa.Table] = {}
     for number in range(len(state.header["panes"])):
@@ -98,10 +98,6 @@ def _fit(before: Sequence[Lane], after: Sequence[Lane]) -> bool:
 
 def _columns(lane: Lane) -> tuple[str | None, ...]:
     return (lane.column, *lane.others)
-
-
-def _can_gap(lanes: Sequence[Lane]) -> bool:
-    return all(takes_gaps(lane.accumulator()) for lane in lanes)
 
 
 def _groups(

@@ -17,6 +17,7 @@ from planner.physical.lower import lower
 from rstream.types import INF_TIME
 from rvertex.checkpoint.conversion import converted_state, pairs_of, places_of
 from rvertex.events.run import Run, concat
+from rvertex.operators.windows.grouping import NEAR
 from tests.support.budget import one_in
 from tests.support.builders import cti as cti_at, ev, make_run
 from tests.support.cut_runs import through_bytes
@@ -46,15 +47,20 @@ WINDOWS: dict[str, Callable[[], Any]] = {
     "tumbling": lambda: tumbling("100us"),
     "hopping": lambda: hopping("100us", "50us"),
     "session": lambda: session("40us"),
+    "by codes with gaps": lambda: tumbling("100us"),
 }
+#: The aggregates before the change. Numbers are stored by codes with gaps, if all can be.
+PLAIN = {"n": agg.count(), "early": agg.first("x"), "late": agg.last("x")}
+NUMBERS = {"n": agg.count(), "most": agg.max("x")}
 CUT = 30
 PAYLOAD = pa.schema([("k", pa.int64()), ("x", pa.int64()), ("y", pa.float64())])
 
 
-def query(window: Any, **more: Any) -> Query:
+def query(window: str, **more: Any) -> Query:
     points = Stream.from_items(SCHEMA, [event(0, k=1, x=1, y=1.0), cti(1)])
-    grouped = points.group_by("k").window(window)
-    return grouped.agg(n=agg.count(), early=agg.first("x"), late=agg.last("x"), **more).to_parquet()
+    grouped = points.group_by("k").window(WINDOWS[window]())
+    plain = NUMBERS if "gaps" in window else PLAIN
+    return grouped.agg(**plain, **more).to_parquet()
 
 
 def chain(of: Query) -> list[tuple[Any, Place]]:
@@ -116,13 +122,15 @@ def converted(old: list[Any], new: list[Any], states: list[OperatorState]) -> li
 @pytest.mark.parametrize("window", WINDOWS)
 def test_open_windows_keep_their_values(window: str, name: str) -> None:
     before, after = (
-        chain(query(WINDOWS[window]())),
-        chain(query(WINDOWS[window](), new=ADDED[name]())),
+        chain(query(window)),
+        chain(query(window, new=ADDED[name]())),
     )
-    events = rows(len(name))
+    events = [row | {"k": row["k"] ** 2} for row in rows(len(name))]
     head, tail = run_of(events[:CUT]), run_of(events[CUT:], cti_at(INF_TIME))
     assert head.events.num_rows
     begun, states = run_chain(before, [head], [None] * len(before))
+    if "gaps" in window:
+        assert any(NEAR in table for state in states for table in state.tables)
     rest, _ = run_chain(after, [tail], converted(before, after, states))
     whole, _ = run_chain(before, [head, tail], [None] * len(before))
     old = [{k: v for k, v in row.items() if k != "new"} for row in _list(begun) + _list(rest)]
