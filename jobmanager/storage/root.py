@@ -75,6 +75,8 @@ CANCEL, STOP, FINISH, DRAIN, RETRY = "cancel", "stop", "finish", "drain-", "retr
 CHANGE, GENERATION = "change", "generation"
 #: In job.json: the savepoint from before the newest change that is not rolled back, or empty.
 UNDO = "undo"
+#: In job.json: ranges of generations, first and last, that rollbacks have undone.
+UNDONE = "undone"
 #: In job.json of an exported job: the id under which destinations know its deliveries, or empty.
 DELIVERS_AS = "delivers_as"
 NOTICES, STREAMS = "notices", "streams"

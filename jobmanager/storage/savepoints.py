@@ -26,12 +26,13 @@ from jobmanager.storage.documents import (
     next_version,
     read_json_document,
 )
-from jobmanager.storage.root import display_uri
+from jobmanager.storage.root import GENERATION, JOB, UNDONE, display_uri
 from rstream.errors import StoreError, UsageError, error_class
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from jobmanager.storage.root import JobRoot
     from rstream.store.protocol import BlobStore
 
 FOLDER, MANIFEST = "savepoints", "savepoint.json"
@@ -254,6 +255,41 @@ def list_savepoints(store: BlobStore) -> list[Savepoint]:
     newest = [_newest(store, name) for name in manifests(store, FOLDER)]
     savepoints = [savepoint for savepoint in newest if savepoint is not None]
     return sorted(savepoints, key=lambda savepoint: (savepoint.created_us, savepoint.name))
+
+
+def settings_at(store: BlobStore, savepoint: Savepoint) -> dict[str, Any]:
+    """Return the job's settings at a savepoint.
+
+    Raises:
+        FileNotFoundError: the savepoint was expired meanwhile.
+    """
+    return read_json_document(store.get(f"{savepoint.folder}/{JOB}"))
+
+
+def was_undone(saved: Mapping[str, Any], present: Mapping[str, Any]) -> bool:
+    """Whether a rollback undid the generation of a savepoint.
+
+    ``saved``: the job's settings at the savepoint. ``present``: its settings now.
+    """
+    generation = int(saved.get(GENERATION, 0))
+    return any(first <= generation <= last for first, last in present.get(UNDONE, ()))
+
+
+def list_with_undone(root: JobRoot) -> list[tuple[Savepoint, bool]]:
+    """Return all savepoints, the oldest first, and whether a rollback undid each one.
+
+    The job has no rows of an undone savepoint any more: do not start from it unless a user names
+    it.
+
+    Raises:
+        BrokenFileError: a manifest cannot be read.
+    """
+    listed, found = list_savepoints(root.store), []
+    present = root.settings()  # read last, so it knows the rollbacks of all listed savepoints
+    for one in listed:
+        with contextlib.suppress(FileNotFoundError):  # expired meanwhile
+            found.append((one, was_undone(settings_at(root.store, one), present)))
+    return found
 
 
 def expire(store: BlobStore, name: str) -> str:

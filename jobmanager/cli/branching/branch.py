@@ -25,7 +25,7 @@ from jobmanager.storage.documents import json_document, pickle_document
 from jobmanager.storage.places import plan_in, plan_without_place, unplaced, with_uris
 from jobmanager.storage.query_file import load_file
 from jobmanager.storage.root import JOB, PLAN, QUERY, JobRoot, display_uri
-from jobmanager.storage.savepoints import list_savepoints
+from jobmanager.storage.savepoints import list_with_undone
 from jobmanager.storage.shown import shown_status
 from planner.logical.query import OUTPUT
 from planner.physical.outputs import PlanOfOutputs
@@ -205,7 +205,8 @@ def fresh_root(root: str, what: str) -> str:
 
 def _savepoint_at(present: PresentPlan, at_us: int) -> Savepoint | None:
     """Return the newest savepoint at or before a time; None if a checkpoint is newer."""
-    early = [one for one in list_savepoints(present.root.store) if one.time_us <= at_us]
+    listed = list_with_undone(present.root)
+    early = [one for one, is_undone in listed if not is_undone and one.time_us <= at_us]
     newest = max(early, key=lambda one: (one.time_us, one.created_us), default=None)
     if newest is not None:
         with contextlib.suppress(NotRetainedError, NoCheckpointError, CorruptCheckpointError):

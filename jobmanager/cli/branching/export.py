@@ -34,6 +34,7 @@ from jobmanager.storage.root import (
     PLAN,
     QUERY,
     UNDO,
+    UNDONE,
     JobRoot,
     delivery_id,
     display_uri,
@@ -142,8 +143,8 @@ def write_job(
     ``query``: its pickle. ``delivers_as``: the job whose deliveries it continues, by id.
     """
     now_us = SystemClock().now_us()
-    renewed = {"job": target.name, "id": uuid.uuid4().hex, "created_us": now_us, UNDO: ""}
-    renewed[DELIVERS_AS] = delivers_as
+    renewed: dict[str, Any] = {"job": target.name, "id": uuid.uuid4().hex, "created_us": now_us}
+    renewed |= {UNDO: "", UNDONE: [], DELIVERS_AS: delivers_as}
     target.make_private()
     target.store.put(QUERY, query)
     target.store.put(PLAN, pickle_document(plan_without_place(plan)))

@@ -6,7 +6,6 @@ All data is read from the files of the root, so this also works for jobs that ha
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from jobmanager.state.held_time import time_of
 from jobmanager.state.job_state import OPEN_STATES
 from jobmanager.state.sentences import sentence
 from jobmanager.storage.root import JobRoot, display_uri
-from jobmanager.storage.savepoints import list_savepoints
+from jobmanager.storage.savepoints import list_with_undone
 from planner.explain.json import document
 from rstream.items.json_text import json_text, plain_rows
 from rstream.types import INF_TIME, MIN_TIME
@@ -85,8 +84,11 @@ def log_lines(notices: Notices) -> list[dict[str, Any]]:
 def savepoints_of(root: str) -> list[dict[str, Any]]:
     """Return the savepoints of a job, the oldest first."""
     keys = ("name", "created_us", "time_us", "plan_hash")
-    rows = [asdict(one) for one in list_savepoints(JobRoot(root).store)]
-    return [{key: row[key] for key in keys} | {"vertices": len(row["vertices"])} for row in rows]
+    return [
+        {key: getattr(one, key) for key in keys}
+        | {"vertices": len(one.vertices), "undone": is_undone}
+        for one, is_undone in list_with_undone(JobRoot(root))
+    ]
 
 
 def rows_of(root: str, kind: str, count: int, output: str = "") -> dict[str, Any]:

@@ -22,8 +22,14 @@ from jobmanager.driver.running.deploying import (
 )
 from jobmanager.errors import NoJobError
 from jobmanager.state.held_time import range_of, time_of
-from jobmanager.storage.root import UNDO, JobRoot, display_uri
-from jobmanager.storage.savepoints import expire, list_savepoints
+from jobmanager.storage.root import GENERATION, UNDO, JobRoot, display_uri
+from jobmanager.storage.savepoints import (
+    expire,
+    list_with_undone,
+    read_savepoint,
+    settings_at,
+    was_undone,
+)
 from planner.durations import format_us, positive_duration_us, time_us
 from rstream.errors import UsageError
 from rstream.items.json_text import json_text
@@ -89,23 +95,37 @@ def savepoints(
                 f"deleted {one}: deploy --rollback {root} cannot undo the last change now",
                 file=sys.stderr,
             )
-    listed = list_savepoints(job_root.store)
+    listed = list_with_undone(job_root)
     if export_to is not None:
-        if name is None and not listed:
-            raise UsageError(f"{root} has no savepoint to export: jobmanager savepoint {root}")
-        made = export(job_root, name or listed[-1].name, export_to)
+        lasting = [one.name for one, is_undone in listed if not is_undone]
+        if name is None and not lasting:
+            none = "no savepoint that was not undone" if listed else "no savepoint to export"
+            raise UsageError(f"{root} has {none}: jobmanager savepoint {root}")
+        made = export(job_root, name or lasting[-1], export_to)
+        _warn_of_former_query(job_root, made)
         line = {"root": display_uri(job_root.uri), "savepoint": made, "exported": export_to}
         print(json.dumps(line) if as_json else f"jobmanager resume {export_to} starts from {made}")
         return
-    rows = [_row(one) for one in listed]
+    rows = [_row(one, is_undone=is_undone) for one, is_undone in listed]
     if as_json:
         print(json.dumps({"root": display_uri(job_root.uri), "savepoints": rows}))
         return
     head = {"name": "savepoint", "time": "event time", "created": "taken"}
     for row in [head, *rows] if rows else []:
-        print(f"{row['name']:<24}  {row['time']:<28}  {row['created']}")
+        undone = "  undone" if row.get("undone") else ""
+        print(f"{row['name']:<24}  {row['time']:<28}  {row['created']}{undone}")
     if not rows:
         print(f"no savepoints: jobmanager savepoint {root}", file=sys.stderr)
+
+
+def _warn_of_former_query(root: JobRoot, name: str) -> None:
+    """Say on stderr that an exported savepoint has another query than the job has now."""
+    saved, present = settings_at(root.store, read_savepoint(root.store, name)), root.settings()
+    if saved.get(GENERATION, 0) == present.get(GENERATION, 0):
+        return
+    query = (saved.get("query_file") or {}).get("target", "the query of that time")
+    what = "from before a change" if not was_undone(saved, present) else "of an undone change"
+    print(f"savepoint {name} is {what} of the job: it contains {query}", file=sys.stderr)
 
 
 def deploy(
@@ -321,11 +341,12 @@ def show_comparison(comparison: Comparison) -> None:
         print(f"comparison {comparison.hash}")
 
 
-def _row(one: Savepoint) -> dict[str, Any]:
+def _row(one: Savepoint, *, is_undone: bool) -> dict[str, Any]:
     created = f"{time_of(one.created_us)} UTC"
     outputs = {v.vertex: list(v.outputs) for v in one.vertices}
     line = {"name": one.name, "time": _time(one.time_us), "time_us": one.time_us}
-    return {**line, "created": created, "created_us": one.created_us, "outputs": outputs}
+    line |= {"created": created, "created_us": one.created_us, "undone": is_undone}
+    return {**line, "outputs": outputs}
 
 
 def _time(time: int) -> str:

@@ -108,7 +108,7 @@ export async function changes(base, canChange) {
   return [open ? findings([{ gravity: "waiting", what: `a ${open.kind} is requested and not done` }]) : null,
     make("h3", {}, "Savepoints"),
     saved.length ? table("Savepoints, the oldest first", ["name", "event time (UTC)", "taken (UTC)", "vertices", "plan"], saved.map((row) =>
-      [row.name, watermark(row.time_us), time(row.created_us), row.vertices, row.plan_hash.slice(0, 12)])) : make("p", {}, `No savepoint yet. To take one: jobmanager savepoint ${job.status.root ?? "ROOT"}`),
+      [row.undone ? `${row.name} (undone)` : row.name, watermark(row.time_us), time(row.created_us), row.vertices, row.plan_hash.slice(0, 12)])) : make("p", {}, `No savepoint yet. To take one: jobmanager savepoint ${job.status.root ?? "ROOT"}`),
     make("h3", {}, "What would a deployment change?"),
     canChange ? form : make("p", { class: "note" }, "To compare a new query here, serve the page with --token-file: it runs that file. In a terminal: jobmanager deploy NEW.py ROOT --dry-run"), answer];
 }

@@ -40,7 +40,16 @@ from jobmanager.storage.documents import BrokenDocumentError, json_document, rea
 from jobmanager.storage.notice_log import NoticeLog
 from jobmanager.storage.output_claim import delete_former_claims, renew_claim
 from jobmanager.storage.places import plan_in
-from jobmanager.storage.root import GENERATION, JOB, PLAN, QUERY, STREAMS, UNDO, display_uri
+from jobmanager.storage.root import (
+    GENERATION,
+    JOB,
+    PLAN,
+    QUERY,
+    STREAMS,
+    UNDO,
+    UNDONE,
+    display_uri,
+)
 from jobmanager.storage.savepoints import (
     NoSavepointError,
     delete_replaced,
@@ -366,9 +375,11 @@ def last_change(root: JobRoot) -> str:
     Raises:
         ChangeRefusedError: there is no such change, or a rollback cannot use its savepoint.
     """
-    place, name = display_uri(root.uri), root.settings().get(UNDO, "")
+    place, settings = display_uri(root.uri), root.settings()
+    name = settings.get(UNDO, "")
     if not name:
-        raise ChangeRefusedError(place, "it has no change to roll back")
+        rest = ": each one was rolled back already" if settings.get(UNDONE) else ""
+        raise ChangeRefusedError(place, f"it has no change to roll back{rest}")
     try:
         settings_before(root, read_savepoint(root.store, name))
     except (NoSavepointError, FileNotFoundError) as error:  # or it expires at this moment

@@ -31,17 +31,17 @@ from jobmanager.state.messages import LOG_CODEC
 from jobmanager.storage import savepoints
 from jobmanager.storage.documents import (
     pickle_document,
-    read_json_document,
     read_pickle_document,
 )
 from jobmanager.storage.places import plan_in, plan_without_place
-from jobmanager.storage.root import GENERATION, JOB, PLAN, QUERY, UNDO, display_uri
+from jobmanager.storage.root import GENERATION, JOB, PLAN, QUERY, UNDO, UNDONE, display_uri
 from jobmanager.storage.savepoints import (
     Savepoint,
     before_name,
     folder_of,
     generation_after,
     read_savepoint,
+    settings_at,
 )
 from rstream.errors import OperatingError
 from rstream.log.durable import DurableLog
@@ -290,6 +290,8 @@ def _rolled_back(
         name: settings[name] for name in ("query_file", "folders") if name in settings
     }
     kept[UNDO] = settings.get(UNDO, "")  # so the next rollback undoes the change before
+    undone = [int(settings.get(GENERATION, 0)) + 1, number - 1]
+    kept[UNDONE] = [*draft.final.settings().get(UNDONE, ()), undone]
     return _Built(savepoint, built, kept, ends)
 
 
@@ -314,7 +316,7 @@ def settings_before(root: JobRoot, savepoint: Savepoint) -> dict[str, Any]:
         ChangeRefusedError: a savepoint with this name is taken before a change, but this one was
             taken later, so it has the changed query.
     """
-    settings = read_json_document(root.store.get(f"{savepoint.folder}/{JOB}"))
+    settings = settings_at(root.store, savepoint)
     number = generation_after(savepoint.name)
     if number is not None and int(settings.get(GENERATION, 0)) != number - 1:
         reason = (
