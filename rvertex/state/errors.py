@@ -27,7 +27,9 @@ class ScratchUnusableError(OperatingError):
     folder: str
     reason: str
 
-    message = "scratch folder {folder}: {reason}; name a folder that can be written to (scratch)"
+    advice: str = "name a folder that can be written to (scratch)"
+
+    message = "scratch folder {folder}: {reason}; {advice}"
 
 
 @error_class

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _PREFIX = "streamscope-state-"
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+_TOO_MANY = {errno.EMFILE, errno.ENFILE}
+_MORE_FILES = "each mapped file stays open: allow more open files (ulimit -n)"
 
 
 class Usage:
@@ -178,7 +180,8 @@ class Scratch:
         except OSError as error:
             if error.errno in _FULL:
                 raise ScratchFullError(self.folder, nbytes, "its disk is full") from error
-            raise ScratchUnusableError(self.folder, str(error)) from error
+            advice = (_MORE_FILES,) if error.errno in _TOO_MANY else ()
+            raise ScratchUnusableError(self.folder, str(error), *advice) from error
 
     def _mapped(
         self, number: int, size: int, usage: Usage | None, *, writes: bool = False

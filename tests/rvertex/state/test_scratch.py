@@ -88,6 +88,15 @@ def test_a_full_disk_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_too_many_open_files_are_an_error_with_its_own_remedy(tmp_path: Path) -> None:
+    def refused(_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with pytest.raises(ScratchUnusableError, match=r"allow more open files \(ulimit -n\)$"):
+        Scratch(str(tmp_path))._write(10, refused)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ScratchUnusableError, match="name a folder that can be written to"):
         Scratch(str(tmp_path / "missing")).store([rows()])
