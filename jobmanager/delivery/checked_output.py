@@ -1,7 +1,7 @@
 """Reads an output for a delivery, and checks that it still has the items delivered before.
 
 The destination of a delivery stores a position and a digest. The items of the output below that
-position must have this digest. Otherwise new rows would follow other rows than those delivered. So
+position must have this digest; otherwise the delivered rows differ from the output. To check it,
 the reader takes the digest of durable items from their segments, and reads the remaining items up
 to the position again. When another instance writes the output, the reader repeats the check against
 the digest of the items that it has read.

@@ -1,1 +1,1 @@
-"""The shell around the job manager: it performs its instructions and sends it notices."""
+"""The driver: carries out the job manager's instructions and sends it notices."""

@@ -3,7 +3,7 @@
 It runs before any file is opened, so the times in skipped files are not read either. The result is
 the same only if a skipped row cannot change other rows: no row of the source may be late (the delay
 is found by a scan, or there are no times), and bad rows must not matter to the job. Other sources
-read these files; of Parquet only the times (:mod:`skip_row_groups`).
+read these files completely, or only the times if they are Parquet (:mod:`skip_row_groups`).
 """
 
 from __future__ import annotations

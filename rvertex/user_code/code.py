@@ -124,7 +124,7 @@ class Poison:
     def meet(
         self, error: BaseException, seq: int, vs: int, ve: int, values: tuple[Any, ...] | None
     ) -> None:
-        """Handle an exception that an event raised, or a timer (``values`` None).
+        """Handle an exception of user code on an event or, if ``values`` is None, on a timer.
 
         Raises:
             UserCodeError: the policy is "fail".

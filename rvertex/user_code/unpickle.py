@@ -1,7 +1,7 @@
 """Unpickles plans and queries that another process of the user pickled.
 
-A pickle contains the classes and functions of the query file. It only names the classes and
-functions of other modules, which must be importable, and unchanged, where they run. Otherwise the
+A pickle contains the classes and functions of the query file, but only the names of classes and
+functions in other modules. A worker must be able to import these modules, unchanged. Otherwise the
 error names the module, and the host ends permanently, because a restart would fail again
 (:data:`UNLOADABLE`).
 

@@ -2,7 +2,8 @@
 
 Columns are matched by position. EXCEPT and INTERSECT compare whole rows, nulls as equal, and return
 each row once: the rows of both sides are stitched, and joined by a text that identifies a row.
-With ALL they count the copies of each row: ``n - m`` of them, or the less of both, are left.
+With ALL they count the copies of each row, ``n`` and ``m``: EXCEPT ALL leaves ``n - m`` of them,
+INTERSECT ALL the smaller number.
 """
 
 from __future__ import annotations

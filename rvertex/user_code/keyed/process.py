@@ -87,7 +87,7 @@ class ContextCalls(Protocol):
 
 
 class KeyedContext(VertexContext):
-    """What a keyed process can do besides changing its fields.
+    """The calls of a keyed process: emit rows, set timers, and draw recorded values.
 
     ``now``, ``random`` and ``lookup`` are not deterministic, so their results are recorded;
     everything else is computed from the events.

@@ -136,9 +136,10 @@ def before_stop(root: JobRoot) -> None:
 
 
 def draw_ahead(root: JobRoot, job: JobState, change: Change, clock: Clock) -> Drawn | None:
-    """Draw the pending change while the hosts of the stopped job end. None: it must wait for them.
+    """Draw the pending change while the hosts of the stopped job still end.
 
-    ``job``: its state, all whose notices are durable.
+    Return None if this fails; the change is then drawn again after the hosts have ended. ``job``:
+    the state of the job, from durable notices only.
     """
     try:
         plan, number = root.read_plan(to_run=True), next_generation(root)

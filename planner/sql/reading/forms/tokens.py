@@ -188,7 +188,7 @@ def _with_first_aliases(tokens: list[Token]) -> list[Token]:
 
 
 def _with_absolutes(tokens: list[Token]) -> list[Token]:
-    """Rewrite ``@ x`` as ``ABS(x)``, and the function ``DIV(a, b)`` under another name."""
+    """Rewrite ``@ x`` as ``ABS(x)``, and ``DIV(a, b)`` as ``WHOLE_DIV(a, b)``."""
     out: list[Token] = []
     closing: list[int] = []  # positions after which a call of ABS is closed
     for at, token in enumerate(tokens):

@@ -6,8 +6,8 @@ A *step* is a key and a time at which events of it start; each step opens a wind
 step of a session ignores earlier steps.
 
 Invariant: where windows end, and which steps begin a session, depends only on the earlier steps,
-not on batch boundaries. So does the time that closes a window. It is the window's end, or, if a
-step ended it, 1 us after that step's start, since all events of that start must have arrived.
+not on batch boundaries. The same holds for the time that closes a window: the window's end or, if a
+step ended it, 1 us after that step's start, when all events of that start have arrived.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Endless:
 
 
 class OfSessions(SessionColumns):
-    """Stores, by key, the window of its last step, and the first step's number in its session."""
+    """Stores, per key, the window of the last step and the number of its session's first step."""
 
     def __init__(self, gap: int, longest: int | None) -> None:
         self._window = GroupArray(np.int64, -1)
