@@ -21,6 +21,7 @@ import pyarrow as pa
 from jobmanager.config import SPARK_DAEMON
 from jobmanager.delivery.deliveries import clean_rows, output_form
 from jobmanager.errors import BeginningDeletedError, NoJobError
+from jobmanager.state.held_time import exact_time
 from jobmanager.storage.output_claim import answer_files, is_complete
 from jobmanager.storage.root import JobRoot, display_uri
 from planner.durations import time_us
@@ -276,8 +277,8 @@ class CurrentTable:
             return current.alive(current.reached - 1)
         if current.reached <= at_us:
             raise UsageError(
-                f"at={at_us}: the output is complete up to {current.reached} us; "
-                "ask for an earlier time"
+                f"at={exact_time(at_us)}: the output is complete up to "
+                f"{exact_time(current.reached)} UTC; ask for an earlier time"
             )
         return current.alive(at_us)
 

@@ -48,6 +48,12 @@ def time_of(us: int) -> str:
         return f"{us} us"
 
 
+def exact_time(us: int) -> str:
+    """Return an event time as text for people, to the microsecond if it is not a whole second."""
+    text, fraction = time_of(us), us % 1_000_000
+    return f"{text}.{fraction:06}" if fraction and text[-1].isdigit() else text
+
+
 def range_of(begin_us: int, end_us: int) -> str:
     """Return a range of event time as text for people, to the microsecond if it begins so."""
     fraction = begin_us % 1_000_000

@@ -14,7 +14,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from jobmanager.cli.branching.moved_deliveries import check_deliveries, move_deliveries
+from jobmanager.cli.branching.moved_deliveries import check_deliveries, ends_of, move_deliveries
 from jobmanager.driver.running.changes.apply import begin_log
 from jobmanager.driver.running.changes.ends import in_generation
 from jobmanager.driver.running.changes.errors import ChangeRefusedError
@@ -43,7 +43,7 @@ from jobmanager.storage.savepoints import read_savepoint
 from rstream.clock import SystemClock
 from rstream.errors import OperatingError, UsageError
 from rstream.store.blobs import open_store
-from rstream.store.marks import raise_mark
+from rstream.store.marks import put_beginning, raise_mark
 from rvertex.sources.versions import local_path
 
 if TYPE_CHECKING:
@@ -115,12 +115,16 @@ def fill(root: JobRoot, name: str, target: JobRoot, *, delivers: bool) -> str:
     links = {stage.name: stage.name for stage in plan.stages}
     built = Builder(root, savepoint, (plan, there), links, 1, target.store).build()
     sides = [pair for pairs in there.side_streams().values() for pair in pairs]
-    begun = sides if delivers else [*there.sink_streams(), *sides]
-    for row in savepoint.vertices:
-        streams = there.vertex(row.vertex).output_streams
-        _begin_output(begun, dict(zip(streams, row.outputs, strict=True)))
+    ends = ends_of(root, there, savepoint)
+    for stream, uri in sides:
+        if end := ends[stream][0]:
+            raise_mark(open_store(uri), end, ())
     if delivers:
         move_deliveries(root, target, (plan, there), savepoint)
+    else:  # the output begins where it ends in the job of the savepoint; `verify` needs the digest
+        for stream, uri in there.sink_streams():
+            if ends[stream][0]:
+                put_beginning(open_store(uri), *ends[stream])
     first = in_generation(built.plan, 0)
     copy = replace(built.copy, takeovers=0)
     settings, query = {**saved, GENERATION: 0}, store.get(f"{folder}/{QUERY}")
@@ -153,16 +157,6 @@ def write_job(
     status = {"job": target.name, "state": "stopped", "error": "", "written_us": now_us}
     target.store.put(JOB, json_document({**settings, **renewed}))
     target.write_status(status)
-
-
-def _begin_output(streams: list[tuple[str, str]], ends: dict[str, int]) -> None:
-    """Let streams for users (with uris) begin where they end in the job of the savepoint.
-
-    So a change finds them complete, although they have no items yet.
-    """
-    for stream, uri in streams:
-        if ends.get(stream):
-            raise_mark(open_store(uri), ends[stream], ())
 
 
 def saved_plan(root: JobRoot, savepoint: Savepoint, place: str) -> PhysicalPlan:

@@ -80,7 +80,7 @@ def move_deliveries(
         move_claims(root.store, target.store, name)
         copy_refused(root.store, target.store, name)
     delivered = _delivered(root, plan, names)
-    ends = _ends(root, plan, savepoint)
+    ends = ends_of(root, plan, savepoint)
     own = [uri for _, uri in there.sink_streams()]
     streams = zip(plan.partitions, plan.sink_streams(), own, strict=True)
     for k, (stream, uri), own_uri in streams:
@@ -106,7 +106,9 @@ def _delivered(root: JobRoot, plan: PhysicalPlan, names: list[str]) -> dict[int,
     }
 
 
-def _ends(root: JobRoot, plan: PhysicalPlan, savepoint: Savepoint) -> dict[str, tuple[int, bytes]]:
+def ends_of(
+    root: JobRoot, plan: PhysicalPlan, savepoint: Savepoint
+) -> dict[str, tuple[int, bytes]]:
     """Return the end of each output at the savepoint, and the digest of its items."""
     ends: dict[str, tuple[int, bytes]] = {}
     for row in savepoint.vertices:

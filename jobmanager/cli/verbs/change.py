@@ -133,7 +133,10 @@ def deploy(
     root: Annotated[
         str | None, typer.Argument(metavar="ROOT", help="The folder (root) of the job.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Change the job without asking.")] = False,
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", help="Change the job; without this the command only compares."),
+    ] = False,
     approve: Annotated[
         str,
         typer.Option(metavar="HASH", help="Change the job only if the comparison has this hash."),

@@ -166,7 +166,7 @@ def _side(plan: PhysicalPlan, folder: str, name: str, deliveries: list[str]) -> 
             raise UsageError(f"{request}: this job writes none; it needs {only[folder]}")
         call = {LATE: "ss.read_late", DEAD_LETTERS: "ss.read_dead_letters"}[folder]
         raise UsageError(
-            f"{request}: choose one, such as {call}(root, {known[0]!r}); this job has "
-            f"{', '.join(known)}"
+            f"{request}: name one source, step or delivery of this job, such as "
+            f"{call}(root, {known[0]!r}); it has {', '.join(known)}"
         )
     return f"{folder}/{matches[0]}"

@@ -64,7 +64,7 @@ def test_a_table_can_be_read_before_the_watermark_but_not_at_it() -> None:
     found = table._of(uri, copies, 4)
     assert found is not None
     assert found.num_rows == 1
-    with pytest.raises(UsageError, match="complete up to 5 us"):
+    with pytest.raises(UsageError, match=r"complete up to 1970-01-01 00:00:00\.000005 UTC; ask"):
         table._of(uri, copies, 5)
 
 

@@ -126,7 +126,7 @@ def test_an_unknown_or_missing_side_output_is_rejected(rows: Path, tmp_path: Pat
     jobmanager.run(counts(rows), root=root, executor="local").wait(WAIT_S)
     with pytest.raises(
         UsageError,
-        match=r"choose one, such as ss.read_late\(root, 's01-clicks.*this job has s01-clicks",
+        match=r"name one source, .* such as ss.read_late\(root, 's01-clicks.*it has s01-clicks",
     ):
         jobmanager.read_late(root, "orders")
     with pytest.raises(UsageError, match="this job writes none"):

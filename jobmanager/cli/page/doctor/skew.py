@@ -57,7 +57,7 @@ def hot_keys(status: Status) -> Iterator[tuple[str, str, str]]:
 
 
 def _hot_rows(row: Status) -> float:
-    """Return the estimated number of rows with the vertex' most frequent key."""
+    """Return the estimated number of rows with the vertex's most frequent key."""
     return float(row["hot_share"] * row["events_out"])
 
 

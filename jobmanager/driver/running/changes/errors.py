@@ -13,8 +13,8 @@ class NotACutError(UsageError):
     reason: str
 
     message = (
-        "{root} cannot be saved or changed now, because it did not end with `jobmanager stop` and "
-        "{reason}. Resume it, then stop it with `jobmanager stop`, or try again while it runs"
+        "{root} was killed, or it failed: resume it first, and try again while it runs. It cannot "
+        "be saved or changed now, because it did not end with `jobmanager stop`, and {reason}"
     )
 
 

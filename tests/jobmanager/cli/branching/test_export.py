@@ -17,10 +17,12 @@ from jobmanager.cli.page.answers import savepoints_of
 from jobmanager.cli.verbs.change import savepoints
 from jobmanager.driver.running.changes.errors import ChangeRefusedError
 from jobmanager.driver.running.deploying import deploy, roll_back, take_savepoint
+from jobmanager.storage.output_check import verify_output
 from jobmanager.storage.root import VERSIONS, JobRoot
 from jobmanager.storage.savepoints import STOP
 from rstream.errors import StoreError, UsageError
 from tests.support.changed_jobs import COUNTS, ChangedJob
+from tests.support.jobs import WAIT_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +34,11 @@ def test_an_export_does_not_mix_with_former_files(
 ) -> None:
     """Runs that were killed before their plan was stored left versions, which would count."""
     changed, other = ChangedJob(tmp_path), str(tmp_path / "other")
-    changed.run_and_stop(2, "counts", COUNTS)
+    changed.append(2)
+    job = changed.run(changed.query("counts", COUNTS))
+    changed.has_emitted_all()
+    job.stop()
+    job.wait(WAIT_S)
     root = JobRoot(changed.root)
     for _ in range(2):
         killed = JobRoot(other)
@@ -54,6 +60,11 @@ def test_an_export_does_not_mix_with_former_files(
     monkeypatch.setattr(exporting, "write_job", write_job)
     export(root, STOP, free)
     assert JobRoot(free).settings()["id"] != root.settings()["id"]
+    changed.append(1)
+    job = changed.resume(free)
+    job.stop(finish=True)
+    assert job.wait(WAIT_S)["state"] == "finished"
+    assert 0 < verify_output(JobRoot(free))["events"] < job.status()["events_out"]
     changed.close()
 
 
