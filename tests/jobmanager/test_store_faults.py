@@ -108,7 +108,9 @@ def test_every_call_is_slow(events: Path, expected: dict[str, Any], root: str) -
 
 
 @pytest.mark.slow
-def test_a_short_outage(events: Path, expected: dict[str, Any], gate: Gate, root: str) -> None:
+def test_a_job_outlives_a_short_outage_of_the_store(
+    events: Path, expected: dict[str, Any], gate: Gate, root: str
+) -> None:
     job = run(events, root, paced=PACE, config=PATIENT, on_status=at(500, gate, outage_calls=3))
     assert outcome(job.wait(WAIT_S)) == outcome(expected)
     assert FAULTS.failures == 3
@@ -143,7 +145,9 @@ def test_an_outage_longer_than_a_vertex_may_fail(
 
 
 @pytest.mark.slow
-def test_a_lasting_outage(events: Path, expected: dict[str, Any], gate: Gate, root: str) -> None:
+def test_a_job_fails_in_a_lasting_outage_and_can_be_resumed(
+    events: Path, expected: dict[str, Any], gate: Gate, root: str
+) -> None:
     job = run(events, root, paced=PACE, on_status=at(500, gate, outage_calls=1 << 30))
     assert "nobody answers" in failure_of(job)
     FAULTS.outage_calls = 0

@@ -59,7 +59,7 @@ def test_case_of_an_engine(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", values.VALUES)
-def test_values_of_engines(name: str) -> None:
+def test_expressions_have_the_values_of_other_engines(name: str) -> None:
     _, rule, expected = values.VALUES[name]
     listed = ", ".join(f"{text} AS v{i}" for i, text in enumerate(expected))
     stream = sql(f"SELECT {listed} FROM one", {"one": values.ONE})

@@ -31,7 +31,7 @@ SPANS = Stream.from_items(SCHEMA, [event(1, 5, k=1, x=1)], partitions=2)
 
 
 @pytest.mark.parametrize("name", TEMPORAL_QUERIES)
-def test_results_of_jobs(name: str) -> None:
+def test_a_job_returns_the_same_rows_at_any_parallelism(name: str) -> None:
     query = TEMPORAL_QUERIES[name]()
     expected = sorted(naive_rows(query.plan), key=lambda row: (row["_vs"], row["_ve"], repr(row)))
     assert len(expected) > 2

@@ -66,7 +66,9 @@ def test_which_options_are_secrets() -> None:
     assert [name for name in secret + open_ones if is_secret_option(name)] == secret
 
 
-def test_secrets_in_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_in_a_url_is_detected_and_taken_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PW", "hu/sh@")
     (tmp_path / "key").write_text("quiet\n")
     assert has_literal_password("https://me:hush@host/x")

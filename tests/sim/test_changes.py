@@ -29,14 +29,14 @@ WOKEN = [1212, 5046]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [*ONCE_BROKEN, *seeds(40, 2)])
-def test_changes_without_faults(seed: int) -> None:
+def test_a_changed_job_without_faults_violates_nothing(seed: int) -> None:
     outcome = simulate(seed, (), change=True)
     assert outcome.violations == (), f"python -m tests.sim --change --runs 1 --seed {seed}"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [*WOKEN, *seeds(100, 5)])
-def test_changes_amid_faults(seed: int) -> None:
+def test_a_changed_job_with_faults_violates_nothing(seed: int) -> None:
     outcome = simulate(seed, change=True)
     assert outcome.violations == (), f"python -m tests.sim --change --runs 1 --seed {seed}"
 

@@ -30,6 +30,6 @@ def test_one_seed_gives_one_trace() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(5_200_000, 8))
-def test_jobs_with_deliveries(seed: int) -> None:
+def test_a_job_with_deliveries_and_faults_violates_nothing(seed: int) -> None:
     outcome = simulate(seed, deliver=True)
     assert outcome.violations == (), "\n".join(outcome.tail)

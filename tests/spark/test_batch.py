@@ -201,7 +201,7 @@ def test_stitches_have_the_same_rows_unless_rows_start_together() -> None:
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "anti"])
-def test_joins_with_conditions(how: str) -> None:
+def test_joins_with_conditions_have_the_same_rows_as_a_batch(how: str) -> None:
     left = events(spans=True).select("k", "g", "n")
     right = events(spans=True).shift(2).select("k", "g", m=col("n"))
     for where in (col("n") < col("m"), col("n") > 2, (col("m") - col("n")) % 2 == 0):
@@ -346,7 +346,7 @@ def test_interval_joins_have_the_same_rows_as_a_batch(how: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["backward", "forward", "nearest"])
-def test_as_of_joins(strategy: str) -> None:
+def test_as_of_joins_have_the_same_rows_as_a_batch(strategy: str) -> None:
     left = events(spans=True).select("k", "g", "n")
     right = events(spans=True).filter(col("n") > 3).shift(2).select("k", "g", m=col("x"))
     within = None if strategy == "backward" else 7
@@ -374,7 +374,7 @@ def test_union_explode_and_types() -> None:
     assert assert_twins(exploded.union(exploded.filter(col("d") == "x"))).num_rows == 8
 
 
-def test_lists_and_maps() -> None:
+def test_lists_and_maps_have_the_same_rows_as_a_batch() -> None:
     schema = {"m": pa.map_(pa.string(), pa.int64()), "l": pa.list_(pa.float64()), "i": "int64"}
     items = [
         event(0, 5, m=[("a", 1), ("b", None), ("a", 3)], l=[1.0, None, math.nan], i=-1),
@@ -406,7 +406,7 @@ def test_lists_and_maps() -> None:
             assert_twins(stream.explode(name, outer=outer))
 
 
-def test_unusual_column_names() -> None:
+def test_columns_with_unusual_names_have_the_same_rows_as_a_batch() -> None:
     names = ["a b", "A B", "`tick`", "dot.ted", "select", "c0", "ö", "let1", "element"]
     items = [event(i, **{n: i * j for j, n in enumerate(names)}) for i in range(4)]
     stream = Stream.from_items(dict.fromkeys(names, "int64"), items)

@@ -293,7 +293,7 @@ def test_mistakes_about_roots(file: Path, tmp_path: Path) -> None:
     assert "already holds a job (finished)" in again.stderr
 
 
-def test_mistakes_about_options(file: Path) -> None:
+def test_a_wrong_option_is_a_usage_error_and_starts_no_job(file: Path) -> None:
     for options in (
         ["--executor", "flink"],
         ["--parallelism", "0"],

@@ -395,7 +395,7 @@ def test_a_disconnected_host_is_replaced(
     assert output_items(status["output"]) == output_items(expected.output)
 
 
-def test_cancelled_and_resumed(
+def test_a_cancelled_job_has_a_prefix_and_is_complete_after_resume(
     events: Path, expected: jobmanager.Job, gate: Gate, tmp_path: Path
 ) -> None:
     root = str(tmp_path / "job")

@@ -25,7 +25,7 @@ def stream(kind: str = "float64") -> tuple[Stream, list[tuple[float | None, floa
     return Stream.from_items({"x": kind, "y": "float64"}, items), pairs
 
 
-def test_correlation_and_covariance() -> None:
+def test_correlation_and_covariance_equal_those_of_python() -> None:
     rows, pairs = stream()
     both = [(x, y) for x, y in pairs if x is not None and y is not None]
     made = rows.window(tumbling(100)).agg(

@@ -306,7 +306,7 @@ def test_invalid_delimiters_are_rejected(tmp_path: Path, delimiter: str) -> None
         Stream.from_csv(str(tmp_path / "a.csv"), vs="t", delimiter=delimiter)
 
 
-def test_mistakes_about_files(readings: str, tmp_path: Path) -> None:
+def test_wrong_options_of_a_file_are_named(readings: str, tmp_path: Path) -> None:
     with pytest.raises(UnknownColumnError, match="no column 'time' in vs="):
         Stream.from_parquet(readings, vs="time")
     with pytest.raises(InvalidPlanError, match="vs=v is double; a time is a timestamp"):

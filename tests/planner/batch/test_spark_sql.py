@@ -298,7 +298,7 @@ def test_errors_raised_in_the_sql_keep_their_message() -> None:
 
 @pytest.mark.parametrize("nulls_first", [False, True])
 @pytest.mark.parametrize("down", [False, True])
-def test_comparison_of_values(*, down: bool, nulls_first: bool) -> None:
+def test_values_compare_in_spark_as_in_python(*, down: bool, nulls_first: bool) -> None:
     """Return the value as Python reads it, with ``None`` for null."""
     sql = way("a", "b", down=down, nulls_first=nulls_first)
     steps = re.findall(r"when (.*?) then (-?\d)", sql)

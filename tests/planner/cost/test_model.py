@@ -173,7 +173,7 @@ def test_every_kind_of_operator_has_a_cost() -> None:
     assert not [name for name, rate in rates.items() if not 0 < rate < float("inf")]
 
 
-def test_mistakes_in_hints() -> None:
+def test_wrong_hints_are_named() -> None:
     with pytest.raises(InvalidPlanError, match=r"call it directly on Stream\.from_parquet"):
         bids().filter(col("price") > 1).hint(rate=3)
     with pytest.raises(InvalidPlanError, match=r"hint\(rate=0\): must be a positive number"):

@@ -251,7 +251,7 @@ FAST = ("q3", "q4", "q18", "q19")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in QUERIES if name not in FAST])
-def test_slow_nexmark_queries(
+def test_a_slow_nexmark_query_returns_the_rows_of_duckdb(
     name: str, streams: dict[str, Stream], connection: duckdb.DuckDBPyConnection
 ) -> None:
     assert_same(name, streams, connection)

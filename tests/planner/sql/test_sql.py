@@ -181,7 +181,7 @@ def test_units_of_fixed_length(unit: str) -> None:
     assert found == S.select(v=col("t") + col("x") * lit(UNITS[unit]))
 
 
-def test_fields_of_structs() -> None:
+def test_a_field_of_a_struct_is_read_in_every_spelling() -> None:
     r = Stream.from_items({"r": pa.struct([("a", "int64"), ("b", "string")])}, [])
     for text in ("r.b", "(r).b", "t.r.b"):
         assert sql(f"SELECT {text} AS v FROM t", {"t": r}) == r.select(v=col("r").field("b"))
@@ -550,7 +550,9 @@ def test_declared_sources_compile_to_streams_with_their_options(bids: Path) -> N
         ),
     ],
 )
-def test_options_of_sources(bids: Path, options: str, more: dict[str, Any]) -> None:
+def test_options_of_a_source_are_passed_to_its_stream(
+    bids: Path, options: str, more: dict[str, Any]
+) -> None:
     path = str(bids / "bids.csv")
     if "ve" in more:
         more = {"ve": timedelta(hours=1)}

@@ -49,7 +49,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @pytest.mark.slow
-def test_all_tpch_queries(
+def test_all_tpch_queries_return_the_rows_of_duckdb(
     streams: dict[str, Stream], connection: duckdb.DuckDBPyConnection
 ) -> None:
     assert len(QUERIES) == 22
@@ -58,7 +58,7 @@ def test_all_tpch_queries(
 
 
 @pytest.mark.parametrize("name", ["q6", "q13", "q22"])
-def test_some_tpch_queries(
+def test_some_tpch_queries_return_the_rows_of_duckdb(
     name: str, streams: dict[str, Stream], connection: duckdb.DuckDBPyConnection
 ) -> None:
     assert_same(name, QUERIES[name], streams, connection)

@@ -262,7 +262,7 @@ def test_overlapping_segments_of_two_writers_are_still_a_table(tmp_path: Any) ->
     assert table.num_rows == read_events(uri).num_rows
 
 
-def test_places_of_streams() -> None:
+def test_a_part_of_a_table_has_its_own_uri() -> None:
     assert part_uri("/data/out/", "part-3") == "/data/out/part-3-*"
     assert split_part("/data/out/part-3-*") == ("/data/out", "part-3")
     assert split_part("/data/out") == ("/data/out", "")

@@ -371,7 +371,7 @@ def write_certificate(folder: Path) -> None:
     (folder / "key.pem").write_bytes(key.private_bytes(*encoded))
 
 
-def test_connections_with_tls(
+def test_a_server_with_tls_rejects_a_plain_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: RStream
 ) -> None:
     write_certificate(tmp_path)

@@ -89,7 +89,7 @@ def test_values_collected_per_window(
 
 @examples(3)
 @given(run=runs(), cuts=splits())
-def test_products_over_panes(run: Run, cuts: list[int]) -> None:
+def test_products_in_two_phases_equal_those_of_one(run: Run, cuts: list[int]) -> None:
     spec = WindowAggregate(
         ("k",), 6, 2, (AggregateSpec("product", "x", "p"), AggregateSpec("product", "n", "q")), True
     )

@@ -135,7 +135,7 @@ def test_a_stored_checkpoint_wakes_the_host() -> None:
     assert len(world.taken) == 1
 
 
-def test_checkpoints_by_time() -> None:
+def test_a_checkpoint_is_due_after_the_interval() -> None:
     world = World()
     checkpoints = world.checkpointer(checkpoint_interval_s=5.0)
     assert [world.after(checkpoints, s) for s in (4.9, 0.2, 4.9, 0.2, 5.0)] == [0, 1, 0, 1, 1]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.slow
-def test_a_small_day() -> None:
+def test_a_small_day_with_four_deaths_violates_nothing() -> None:
     world = World(0, 400, 400, tick_s=1800)
     assert world.run() == []
     assert world.met["died"] == 4

@@ -76,7 +76,7 @@ def test_keys_that_do_not_fit_are_not_packed(name: str) -> None:
 
 @pytest.mark.parametrize("span", [3, 5_000, 10**15])
 @pytest.mark.parametrize("is_sorted", [False, True])
-def test_ranks_of_keys(span: int, is_sorted: bool) -> None:
+def test_ranks_of_keys_follow_their_order(span: int, is_sorted: bool) -> None:
     values = np.array([_RANDOM.randrange(span) - span // 2 for _ in range(3_000)])
     values = np.sort(values) if is_sorted else values
     distinct, rank = ranks(values)

@@ -328,6 +328,6 @@ def test_a_loop_of_a_part_that_prefers_a_row_is_compiled() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(3))
-def test_many_random_patterns(part: int) -> None:
+def test_many_random_patterns_match_the_rows_of_the_naive_search(part: int) -> None:
     tried = seeds(15 + part * scaled(100), 100)
     assert sum(check(seed) for seed in tried) > 0.9 * len(tried)

@@ -107,7 +107,7 @@ def test_explode_returns_a_row_per_element(run: Run, cuts: list[int]) -> None:
     assert out.ctis.tolist() == run.ctis.tolist()
 
 
-def test_explode_by_hand() -> None:
+def test_explode_returns_the_rows_computed_by_hand() -> None:
     run = make_run([ev(3, k=1, tags=["b", None]), ev(3, k=2, tags=[]), cti(3), ev(1)], LISTS)
     out = Explode("tags").open([LISTS]).process([run])
     assert table_of(out) == [cti(3), ev(3, k=1, tags="b"), ev(3, k=1, tags=None)]

@@ -163,7 +163,7 @@ def test_an_event_must_end_after_it_starts(tmp_path: Path) -> None:
     assert "after the last possible time" in failure(spec, errors.SourceRowError).reason
 
 
-def test_a_missing_column(tmp_path: Path) -> None:
+def test_a_missing_column_is_named_with_the_columns_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("time,k\n1,a\n")
     error = failure(make_spec("csv", tmp_path / "a.csv"), errors.SourceSchemaError)
     assert str(error).endswith("column 'x': not in the file, which has time, k")
@@ -267,7 +267,7 @@ def test_a_file_that_changed_since_discovery(tmp_path: Path) -> None:
         read_rows(lines)
 
 
-def test_a_duplicate_column(tmp_path: Path) -> None:
+def test_a_duplicate_column_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("a,a\n1,2\n")
     with pytest.raises(errors.SourceSchemaError, match="more than once"):

@@ -61,7 +61,7 @@ def test_a_host_reports_the_size_of_its_state() -> None:
     assert (told.state_bytes, told.state_budget_bytes, told.spilled_files) == (70, 100, 0)
 
 
-def test_sizes_of_objects() -> None:
+def test_the_estimated_size_of_an_object_is_near_its_real_size() -> None:
     table = KeyTable([pa.int64()])
     empty = held_bytes(table)
     table.codes([pa.array(np.arange(100_000) * 7919)], 100_000)

@@ -60,7 +60,9 @@ def _row(listed: str, dialect: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_results_of_constants(dialect: str, answers: dict[str, Any]) -> None:
+def test_constants_have_the_results_of_the_other_engine(
+    dialect: str, answers: dict[str, Any]
+) -> None:
     listed = ", ".join(f"{text} AS v{n}" for n, text in enumerate(answers))
     row = _row(listed, dialect)
     found = {text: row[f"v{n}"] for n, text in enumerate(answers)}

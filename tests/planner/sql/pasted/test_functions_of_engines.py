@@ -109,14 +109,14 @@ def values(texts: list[str], dialect: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("line", one_in(8, [line for line in OF_DUCKDB.split("\n") if line]))
-def test_functions_of_duckdb(line: str) -> None:
+def test_functions_have_the_values_of_duckdb(line: str) -> None:
     texts = line.split("; ")
     (wanted,) = duck().execute(f"SELECT {', '.join(texts)}").fetchall()
     for text, mine, theirs in zip(texts, values(texts, "duckdb"), wanted, strict=True):
         assert _plain([mine]) == _plain([theirs]), text
 
 
-def test_functions_of_postgres() -> None:
+def test_functions_have_the_values_of_postgres() -> None:
     found = values([text for text, _ in OF_POSTGRES], "postgres")
     for (text, wanted), value in zip(OF_POSTGRES, found, strict=True):
         assert value == wanted, text

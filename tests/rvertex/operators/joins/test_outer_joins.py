@@ -64,7 +64,7 @@ def b(vs: int, ve: int, value: int | None, k: int | None = 1) -> Item:
     return ev(vs, ve, k=k, s=None, a=None, b=value)
 
 
-def test_anti_join_table() -> None:
+def test_an_anti_join_returns_the_table_of_the_algebra() -> None:
     lefts: list[Item] = [ev(100, 110, k=1), cti(102), cti(107), cti(110)]
     rights: list[Item] = [ev(101, 103, k=1), ev(106, 108, k=1), ev(106, 109, k=1)]
     assert joined(anti("k"), lefts, rights) == [
@@ -77,7 +77,7 @@ def test_anti_join_table() -> None:
     ]
 
 
-def test_left_join_table() -> None:
+def test_a_left_join_returns_the_table_of_the_algebra() -> None:
     lefts: list[Item] = [ev(100, 110, k=1), cti(102), cti(107)]
     rights: list[Item] = [ev(101, 103, k=1, b=7), ev(106, 112, k=1, b=8)]
     assert joined(left("k"), lefts, rights) == [

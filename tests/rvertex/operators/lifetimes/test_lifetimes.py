@@ -63,7 +63,7 @@ def test_shift_returns_the_table_of_the_algebra() -> None:
     assert out_of(Shift(-3), table)[:2] == [ev(-2, 2, s="a"), cti(-1)]
 
 
-def test_set_duration_table() -> None:
+def test_set_duration_returns_the_table_of_the_algebra() -> None:
     table: list[Item] = [ev(1, 2, s="a"), ev(3, INF_TIME, s="b"), cti(4)]
     assert out_of(SetDuration(4), table) == [ev(1, 5, s="a"), ev(3, 7, s="b"), cti(4)]
     assert out_of(SetDuration(INF_TIME), table)[1] == ev(3, INF_TIME, s="b")
@@ -158,7 +158,7 @@ def test_a_stream_clipped_by_itself_lasts_until_the_next_of_its_key() -> None:
 
 @examples(10)
 @given(INTERVALS, st.integers(-12, 12), splits())
-def test_shift_and_extend(run: Run, d: int, cuts: list[int]) -> None:
+def test_shift_and_extend_move_rows_and_ctis(run: Run, d: int, cuts: list[int]) -> None:
     rows = run.events.to_pylist()
     out = assert_cut_invariant(Shift(d), [run], [PAYLOAD], cuts)
     assert out.events.to_pylist() == [{**r, "_vs": r["_vs"] + d, "_ve": r["_ve"] + d} for r in rows]
@@ -170,7 +170,7 @@ def test_shift_and_extend(run: Run, d: int, cuts: list[int]) -> None:
 
 @examples(10)
 @given(INTERVALS, splits())
-def test_point_at_end(run: Run, cuts: list[int]) -> None:
+def test_each_row_becomes_a_point_at_its_end(run: Run, cuts: list[int]) -> None:
     out = assert_cut_invariant(PointAtEnd(), [run], [PAYLOAD], cuts)
     frontier = max([MIN_TIME, *run.ctis.tolist(), *run.events.column("_vs").to_pylist()])
     points = naive.points_at_end(run.events.to_pylist())

@@ -487,7 +487,7 @@ WEIRD = ("x", "_value0", "a b")
         (lambda ctx: ctx.now(), r"ctx.now\(\) was called where values are not recorded"),
     ],
 )
-def test_mistakes_in_calls(call: Any, message: str) -> None:
+def test_a_wrong_call_of_the_context_names_the_mistake(call: Any, message: str) -> None:
     class Calls(KeyedProcess):
         def on_event(self, event: Any, ctx: KeyedContext) -> None:
             call(ctx)

@@ -112,14 +112,16 @@ def test_snapshots_equal_the_naive_rows(run: Run, cuts: list[int], keys: tuple[s
 
 @examples(6)
 @given(run=runs(duration_max=1, max_size=12), cuts=splits(), keys=KEYS)
-def test_snapshots_of_points(run: Run, cuts: list[int], keys: tuple[str, ...]) -> None:
+def test_snapshots_of_points_equal_the_naive_rows(
+    run: Run, cuts: list[int], keys: tuple[str, ...]
+) -> None:
     ends = pa.array(int64_column(run.events, VS) + 1)
     run = Run(run.events.set_column(1, run.events.schema.field(1), ends), run.ctis)
     out = assert_cut_invariant(SnapshotAggregate(keys, AGGREGATES, True), [run], [PAYLOAD], cuts)
     _assert_naive(SnapshotAggregate(keys, AGGREGATES), run, out, naive.snapshots)
 
 
-def test_a_worked_session() -> None:
+def test_sessions_return_the_rows_computed_by_hand() -> None:
     items = [ev(0, x=1.0), ev(4, x=2.0), ev(8, 15, x=4.0), ev(12, x=8.0), ev(19, x=16.0)]
     run = make_run([*items, cti(5), cti(13), cti(24)], SMALL)
     out = assert_cut_invariant(SessionAggregate((), 5, 12, TWO), [run], [SMALL])
@@ -147,7 +149,7 @@ def test_a_worked_count_window() -> None:
     ]
 
 
-def test_a_worked_snapshot() -> None:
+def test_snapshot_windows_return_the_rows_computed_by_hand() -> None:
     items = [ev(0, 6, x=1.0), ev(2, 9, x=2.0), ev(6, 9, x=4.0), ev(12, 14, x=8.0)]
     run = make_run([*items, cti(2), cti(6), cti(9), cti(13), cti(14)], SMALL)
     out = assert_cut_invariant(SnapshotAggregate((), TWO), [run], [SMALL])

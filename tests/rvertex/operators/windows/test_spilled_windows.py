@@ -107,7 +107,7 @@ def test_functions_of_all_values_of_a_window(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", one_in(2, [1, 2]))
-def test_rows_with_lifetimes(seed: int) -> None:
+def test_spilled_windows_of_intervals_emit_the_same_items(seed: int) -> None:
     spec = PartialAggregate(("l",), SIZE, SIZE // 2, specs(("sum", "min", "last")), points=False)
     check(spec, PAYLOAD, steps(seed, points=False))
 

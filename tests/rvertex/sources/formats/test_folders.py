@@ -177,7 +177,7 @@ def test_folder_columns_have_a_type_that_fits_all_values(
     assert [v for _, v in collected(rows, "t", "v")] == values
 
 
-def test_names_of_folders() -> None:
+def test_names_of_folders_below_the_source_are_values() -> None:
     def values(source: str, file: str) -> dict[str, str | None]:
         return folder_values(source.split(), file)
 
