@@ -20,6 +20,7 @@ N, WINDOW = "n=ss.agg.count()", '.window(ss.tumbling("1s"))'
 COUNTS = f"{BY_KEY}{WINDOW}.agg({N})"
 JOINED = 'rows.join(other, on="key", within=("-100ms", "0s")).select("key", "t", '
 SIDE = f'{JOINED}y=ss.col("x_right"))'
+PAIRED = f'{SIDE}.group_by("key").window(ss.tumbling("500ms")).agg({N})'
 SESSIONS = f'{BY_KEY}.window(ss.session("1s")).agg({N})'
 STRONG = f'{COUNTS}.recover_with("strong")'
 DRAWN = 'rows.group_by("key").process(Draws)'
@@ -53,6 +54,7 @@ CHANGES = {
     "a session has another gap": (SESSIONS, SESSIONS.replace("1s", "2s")),
     "another key": (COUNTS, f'{COUNTS.replace("key", "x")}.select("n", key=ss.col("x"))'),
     "a join reaches further back": (SIDE, SIDE.replace("-100ms", "-200ms")),
+    "a join before a window reaches further back": (PAIRED, PAIRED.replace("-100ms", "-200ms")),
     "a step is added after the window": (COUNTS, f'{COUNTS}.deduplicate("key", within="1s")'),
     "a window becomes a session": (COUNTS, SESSIONS),
     "an output column is removed": (COUNTS, f'{COUNTS}.select("key")'),

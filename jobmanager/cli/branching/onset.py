@@ -17,19 +17,17 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING
 
 from jobmanager.cli.branching.export import saved_plan
-from jobmanager.driver.running.changes.snapshots import read_snapshot, time_of_rows
+from jobmanager.driver.running.changes.snapshots import (
+    reach_of_chain,
+    read_snapshot,
+    time_of_rows,
+)
 from jobmanager.storage.root import display_uri
 from planner.physical.layout import chain_of
 from planner.physical.recovery import durations_of
 from rstream.types import INF_TIME, MIN_TIME
 from rvertex.checkpoint.conversion import places_of
-from rvertex.operators.cti_forwarding import ForwardCtis
-from rvertex.operators.horizon import horizon_of, output_duration_of, sum_us
-from rvertex.operators.lifetimes.calendar import CalendarTimes
 from rvertex.operators.lifetimes.shift import Shift
-from rvertex.operators.windows.hopping import FinalAggregate, PartialAggregate, WindowAggregate
-from rvertex.operators.windows.session import OverSessions
-from rvertex.operators.windows.session_phases import FinalSession
 from rvertex.user_code.code import UserCode
 
 if TYPE_CHECKING:
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
     from jobmanager.storage.root import JobRoot
     from jobmanager.storage.savepoints import Savepoint
     from planner.physical.plan import PhysicalPlan
-    from rvertex.operators.horizon import Durations
-    from rvertex.operators.protocol import OperatorSpec
     from rvertex.vertex.spec import VertexId, VertexSpec
 
 
@@ -131,7 +127,7 @@ class _Walk:
             shifts = sum(abs(op.duration_us) for op in vertex.operators if isinstance(op, Shift))
             return replace(found, time_us=_later(found.time_us, shifts))
         durations = self._durations[vertex.id]
-        back = _reach(vertex.operators, durations, equal)
+        back = reach_of_chain(vertex.operators, durations, equal)
         mixed = found.mixed | found.ended
         if back is None:
             mixed |= {vertex.stage}
@@ -148,40 +144,6 @@ class _Walk:
 
 def _later(time_us: int, by_us: int) -> int:
     return time_us if time_us == MIN_TIME else time_us + by_us
-
-
-def _reach(operators: Sequence[OperatorSpec], durations: Durations, equal: set[int]) -> int | None:
-    """Return how far a chain reaches back, us; None: there is no bound.
-
-    ``durations``: the greatest lifetimes of its ports. ``equal``: ports whose rows do not matter.
-    """
-    total: int | None = 0
-    own = tuple(0 if port in equal else longest for port, longest in enumerate(durations))
-    for wrapped in operators:
-        operator = wrapped.operator if isinstance(wrapped, ForwardCtis) else wrapped
-        total = sum_us(total, _reach_of(operator, own))
-        own = durations = (_lifetime(operator, durations),)
-    return total
-
-
-def _reach_of(operator: OperatorSpec, durations: Durations) -> int | None:
-    match operator:
-        case PartialAggregate() | WindowAggregate():
-            return 0 if operator.points else durations[0]
-        case FinalAggregate() | CalendarTimes():
-            return 0
-        case OverSessions() | FinalSession():  # a row up to a gap before may join the session
-            return sum_us(operator.gap_us, durations[0])
-        case Shift():
-            return abs(operator.duration_us)
-    return horizon_of(operator, durations)
-
-
-def _lifetime(operator: OperatorSpec, durations: Durations) -> int | None:
-    """Return the greatest lifetime of output rows, us, by which later windows must reach back."""
-    if isinstance(operator, CalendarTimes) and not operator.back:
-        return 0 if durations[0] == 1 else None  # a point becomes exactly one period
-    return output_duration_of(operator, durations)
 
 
 def _with_changed_code(old: PhysicalPlan, new: PhysicalPlan, links: Mapping[str, str]) -> set[str]:

@@ -216,7 +216,7 @@ class Builder:
     ) -> Snapshot:
         fresh = RVertex(vertex, pending_rows_max=1).get_snapshot(whole=True)
         if origin is None:
-            since = whole_since(vertex, None, self._plan, self._read_old)
+            since = whole_since(vertex, self._plan, self._read_old)
             states = converted_operators(None, vertex, (), max(since, self._saved.time_us))
             fresh = replace(fresh, states=(fresh.states[0], *states))
             return self._with_outputs(vertex, fresh, None, carried)
@@ -246,7 +246,7 @@ class Builder:
     def _operators(self, was: VertexSpec, vertex: VertexSpec, old: Snapshot) -> list[OperatorState]:
         """Return the converted states of the operators, or of the operators of all shards."""
         spec = vertex.operators[0] if vertex.operators else None
-        since = whole_since(vertex, old, self._plan, self._read_old)
+        since = whole_since(vertex, self._plan, self._read_old)
         lossy = self._lossy.get(vertex.stage, "")
         if not isinstance(spec, Sharded):
             return converted_operators(was, vertex, old.states[1:], since, lossy)

@@ -156,12 +156,15 @@ def test_a_change_listed_in_the_docs_is_deployed(words: str, tmp_path: Path) -> 
     names, new_names = before.names, after.names
     assert found.of(names, hi_s=CLOSED_S) == before.of(names, hi_s=CLOSED_S)
     if expected != "converted" or "session" not in words:  # else none begins after the change
-        assert after.of(new_names, CHANGED_S) <= found.of(new_names, CHANGED_S)
+        # a join lacks earlier rows, so the windows after it are skipped for a while
+        since = CHANGED_S + (1 if "join before" in words else 0)
+        assert after.of(new_names, since) <= found.of(new_names, since)
     if expected == "started empty":
         right = whole.of(new_names)
         if "session" in words:  # an open one begins anew
             right += after.of(new_names)
-        assert found.of(new_names, CLOSED_S) <= right
+        lo_s = CHANGED_S if "join before" in words else CLOSED_S  # former pairs differ
+        assert found.of(new_names, lo_s) <= right
     elif "filter" not in words:
         assert found.of(names) == before.of(names)
 
