@@ -124,7 +124,7 @@ KILLERS = {
     "the_new_plan_is_written_before_the_commit": 2,
     "a_rollback_goes_to_another_time": 14,
     "nobody_looks_whether_all_are_level": 11,
-    "a_rollback_takes_back_what_was_delivered": 14,
+    "a_rollback_takes_back_what_was_delivered": 233,
     "a_change_is_closed_before_its_log_begins": 0,
     "a_process_that_has_ended_is_given_a_host": 0,
 }
