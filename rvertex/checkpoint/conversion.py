@@ -167,8 +167,14 @@ def _note(old: Place, new: Place) -> str:
     before = {a.output: a for a in getattr(old.spec, "aggregates", ())}
     others = [a for a in getattr(new.spec, "aggregates", ()) if a != before.get(a.output)]
     if others:
-        return f"{', '.join(a.output for a in others)} starts empty in windows that are open"
-    return "new columns are null in the rows that it keeps"
+        start = "starts" if len(others) == 1 else "start"
+        return f"{', '.join(a.output for a in others)} {start} empty in windows that are open"
+    was, are = ({n for port in of.ports for n in port.names} for of in (old, new))
+    if are - was:
+        return "new columns are null in the rows that it keeps"
+    if was - are or before.keys() - {a.output for a in getattr(new.spec, "aggregates", ())}:
+        return "what is no longer used is dropped from the rows that it keeps"
+    return ""
 
 
 def words_of_field(name: str) -> str:
