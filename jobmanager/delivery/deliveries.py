@@ -207,6 +207,11 @@ class Deliveries:
         """Whether another process delivers at least one partition."""
         return any(part.state == "fenced" for _, _, part in self._parts)
 
+    @property
+    def have_checked(self) -> bool:
+        """Whether each delivery has found its delivered items in the output, or has ended."""
+        return all(part.has_checked or part.state in ENDED for _, _, part in self._parts)
+
     def positions(self) -> dict[int, int]:
         """Return, per partition, the smallest position of all deliveries.
 

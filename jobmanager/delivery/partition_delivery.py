@@ -131,6 +131,8 @@ class PartitionDelivery:
         self._commit_took_s = 0.0
         self._retry_s = limits.retry_pause_s
         self.state: DeliveryState = "opening"
+        #: Whether the output was found to have all items that the destination has.
+        self.has_checked = False
         self._delivered_seq = self._rows = self._commits = 0
         self._error = ""
 
@@ -220,6 +222,7 @@ class PartitionDelivery:
             left = max(self._rows_max - self._pending_rows, 1)
             items = self._output.read(has_ended, left)
             self.state = "checking" if self._output.is_checking else "delivering"
+            self.has_checked |= not self._output.is_checking
             if items is not None:
                 self._write(items)
             wait_s = self._commit_if_due(is_idle=items is None)

@@ -77,8 +77,14 @@ class JobDeliveries:
         wiring: DeliveryWiring | None = None,
         *,
         is_moved: bool = False,
+        is_resumed: bool = True,
     ) -> None:
-        """Prepare the deliveries. ``is_moved``: another job began them."""
+        """Prepare the deliveries.
+
+        ``is_moved``: another job began them. ``is_resumed``: another process may have delivered
+        items that the output lacks.
+        """
+        self._is_resumed = is_resumed
         self._store, self._may_be_behind = root.store, is_moved
         self._plan, self._config = plan, config
         self._is_written = threading.Event()
@@ -162,7 +168,10 @@ class JobDeliveries:
     def have_caught_up(self) -> bool:
         """Return whether the output again has all items that were delivered before a restart."""
         rows = self._deliveries.rows()
-        return not any(row["state"] in _BEHIND for row in rows) and not self._is_behind(rows)
+        if any(row["state"] in _BEHIND for row in rows) or self._is_behind(rows):
+            return False
+        # a destination that is away since a restart may have items that the output lacks
+        return self._deliveries.have_checked or not self._is_resumed
 
     def _is_behind(self, rows: list[dict[str, Any]]) -> bool:
         """Return whether the output may lack items that the former job has delivered.

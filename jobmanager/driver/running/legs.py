@@ -109,7 +109,13 @@ def _completed(
         notes=decided,
     )
     deliveries = JobDeliveries(
-        plan, run.root, run.delivers_as, driver, config, is_moved=run.delivers_as != run.job_id
+        plan,
+        run.root,
+        run.delivers_as,
+        driver,
+        config,
+        is_moved=run.delivers_as != run.job_id,
+        is_resumed=resumed and former is None,
     )
     if former is not None:
         deliveries.keep_for_those_of(former.deliveries)

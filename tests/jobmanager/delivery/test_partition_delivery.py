@@ -196,6 +196,7 @@ def test_delivered_rows_are_clean_tables_and_progress_reaches_the_end() -> None:
     assert list(ledger.rows[0]) == ["start", "end", "x"]
     assert ledger.progress == DeliveryProgress(len(ITEMS), digest(ITEMS))
     assert found.view().rows == ROWS
+    assert found.has_checked
 
 
 @examples(12)
@@ -257,6 +258,7 @@ def test_progress_beyond_the_durable_rows_waits_without_delivering() -> None:
     found = delivery(written(ITEMS[:11]), ledger)
     found.run()
     assert found.state == "stopped"
+    assert not found.has_checked
     assert ledger.rows == []
 
 

@@ -7,24 +7,31 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from jobmanager.config import JobConfig
+from jobmanager.delivery.wiring import ThreadWiring
 from jobmanager.driver.job_deliveries import JobDeliveries, _Subscriptions
 from jobmanager.storage.root import JobRoot
 from planner import Stream, event, sinks
 from planner.physical.lower import lower
 from rstream import MemoryBlobs
+from rstream.errors import OperatingError
 from tests.jobmanager.delivery.test_retention import subscribed
 from tests.jobmanager.driver.test_driver import Scene
 from tests.support.content import items, open_inline
+from tests.support.jobs import WAIT_S
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from jobmanager.driver.subscription import Subscription
+    from rvertex.sinks.protocol import Destination
+    from rvertex.sinks.spec import DeliveryPlace, SinkSpec
 
 
 class Opened:
@@ -57,6 +64,48 @@ def test_the_slowest_open_delivery_decides(tmp_path: Path, is_delivered: bool) -
     assert found._needed() == {0: min(32, *([30] if is_delivered else [32]))}
     second.close()
     assert found._needed() == ({0: 30} if is_delivered else {})
+
+
+class Away(ThreadWiring):
+    """A destination that cannot be reached."""
+
+    def destination(  # type: ignore[override]
+        self, spec: SinkSpec, place: DeliveryPlace
+    ) -> Destination:
+        raise OperatingError("it is away")
+
+
+@pytest.mark.parametrize("is_resumed", [True, False])
+def test_a_destination_that_is_away_after_a_restart_may_be_ahead(
+    tmp_path: Path, is_resumed: bool
+) -> None:
+    """A change would deliver again what the destination has and the output lacks."""
+    stream = Stream.from_items({"x": "int64"}, [event(1, x=1)])
+    query = stream.deliver(sinks.parquet(str(tmp_path / "to")))
+    plan = lower(query, root=str(tmp_path / "root"), parallelism=1)
+    ((_, uri),) = plan.sink_streams()
+    output = open_inline(uri)
+    output.write(0, items(0, 40))
+    output.close()
+    store, wiring = MemoryBlobs(), Away()
+    root, driver = JobRoot(store), Scene(store).driver
+    found = JobDeliveries(plan, root, "j", driver, JobConfig(), wiring, is_resumed=is_resumed)
+    ((_, _, part),) = found._deliveries._parts
+    found.start()
+    try:
+        until(lambda: part.state == "waiting")
+        assert found.have_caught_up is not is_resumed
+        part.has_checked = True
+        assert found.have_caught_up
+    finally:
+        found.stop()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    ends_s = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < ends_s
+        threading.Event().wait(0.01)
 
 
 def test_subscriptions_are_opened_while_retention_reads_them() -> None:
