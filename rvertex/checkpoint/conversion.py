@@ -173,7 +173,7 @@ def _note(old: Place, new: Place) -> str:
     if are - was:
         return "new columns are null in the rows that it keeps"
     if was - are or before.keys() - {a.output for a in getattr(new.spec, "aggregates", ())}:
-        return "what is no longer used is dropped from the rows that it keeps"
+        return "columns that are no longer used are dropped from its rows"
     return ""
 
 
