@@ -138,6 +138,6 @@ def _code(letters: str, codes: dict[str, str], written: str) -> str:
     if letters not in codes:
         known = ", ".join(codes)
         raise InvalidPlanError(
-            f"the format {written!r} has {letters!r}, which is not supported; write one of {known}"
+            f"the format {written!r} has {letters!r}, unknown there; write one of {known}"
         )
     return codes[letters]

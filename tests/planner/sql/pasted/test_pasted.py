@@ -94,7 +94,7 @@ REFUSED: dict[str, str] = {
     "tenth-ksqldb-zones-and-times": "FORMAT_TIME is not supported",
     "tenth-ksqldb-text-and-bytes": "takes at most 2 arguments",
     "tenth-postgres-frame-exclusion": "RANGE takes a whole number",
-    "tenth-postgres-to-char-formats": "write one of the parts YYYY",
+    "tenth-postgres-to-char-formats": "write one of YYYY",
     "tenth-postgres-date-time-page": "it counts months and years",
     "tenth-postgres-json-page": "JSONB_PRETTY is not supported",
     "tenth-postgres-arrays-page": "ARRAY_DIMS is not supported",
