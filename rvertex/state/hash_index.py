@@ -222,7 +222,7 @@ def order_by_hash(entries: np.ndarray) -> np.ndarray:
 
 
 def in_this_order(entries: np.ndarray) -> np.ndarray:
-    """Return sorted entries for the same rows, numbered in this order."""
+    """Return entries with the same hashes, whose rows are numbered in this order."""
     return (entries & ~ROW_MASK) | np.arange(len(entries), dtype=np.uint64)
 
 

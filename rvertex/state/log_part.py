@@ -11,7 +11,14 @@ import pyarrow as pa
 
 from rstream.items.hashing import hash_rows
 from rstream.types import INF_TIME
-from rvertex.state.hash_index import ROW_BITS, ROW_MASK, HashIndex, by_block, equal_keys
+from rvertex.state.hash_index import (
+    ROW_BITS,
+    HashIndex,
+    by_block,
+    equal_keys,
+    in_this_order,
+    rows_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -207,18 +214,16 @@ def replaced(
     for part in holder.read_once(parts):
         assert part.index is not None
         here = part.index.between(low, high)
-        entries.append(here[part.current[(here & ROW_MASK).view(np.int64)]])
+        entries.append(here[part.current[rows_of(here)]])
     bounds = np.cumsum([0, *map(len, entries)])
-    rows = np.concatenate(entries)
-    order = np.bitwise_and(rows, ~ROW_MASK)
-    order |= np.arange(len(rows), dtype=np.uint64)
+    joined = np.concatenate(entries)
+    order, rows = in_this_order(joined), rows_of(joined)
     order.sort()
-    rows = (rows & ROW_MASK).view(np.int64)
     hashes = order >> ROW_BITS
     repeats = np.flatnonzero(hashes[1:] == hashes[:-1])
     shared = np.zeros(len(hashes), bool)
     shared[repeats] = shared[repeats + 1] = True
-    hashes, members = hashes[shared], (order[shared] & ROW_MASK).view(np.int64)
+    hashes, members = hashes[shared], rows_of(order[shared])
     if not len(members):
         return [members] * len(parts)
     keys = _keys_at(parts, names, rows, members, bounds, holder)
@@ -247,7 +252,7 @@ def _keys_at(
     packed = of_part.astype(np.uint64) << ROW_BITS | rows[members].view(np.uint64)
     packed = packed << ROW_BITS | np.arange(len(members), dtype=np.uint64)
     packed.sort()
-    in_order = (packed & ROW_MASK).view(np.int64)
+    in_order = rows_of(packed)
     place = np.empty(len(members), np.int64)
     place[in_order] = np.arange(len(members))
     of_part = of_part[in_order]

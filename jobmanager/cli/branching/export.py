@@ -22,7 +22,6 @@ from jobmanager.driver.running.changes.generation import Builder
 from jobmanager.storage.documents import (
     json_document,
     pickle_document,
-    read_json_document,
     read_pickle_document,
 )
 from jobmanager.storage.places import plan_in, plan_without_place
@@ -39,7 +38,7 @@ from jobmanager.storage.root import (
     delivery_id,
     display_uri,
 )
-from jobmanager.storage.savepoints import read_savepoint
+from jobmanager.storage.savepoints import read_savepoint, settings_at
 from rstream.clock import SystemClock
 from rstream.errors import OperatingError, UsageError
 from rstream.store.blobs import open_store
@@ -107,20 +106,22 @@ def fill(root: JobRoot, name: str, target: JobRoot, *, delivers: bool) -> str:
         reason = "it reads tables below its root"
         raise ChangeRefusedError(display_uri(root.uri), reason)
     store, folder = root.store, savepoint.folder
-    saved = read_json_document(store.get(f"{folder}/{JOB}"))
+    saved = settings_at(store, savepoint)
     delivers = delivers and bool(plan.deliveries)
     if delivers:
         check_deliveries(root, plan, saved, name)
     there = saved_plan(root, savepoint, display_uri(target.uri))
     links = {stage.name: stage.name for stage in plan.stages}
     built = Builder(root, savepoint, (plan, there), links, 1, target.store).build()
-    sides = [pair for pairs in there.side_streams().values() for pair in pairs]
+    seqs: dict[str, int] = {}
+    for row in savepoint.vertices:
+        seqs |= zip(there.vertex(row.vertex).output_streams, row.outputs, strict=True)
+    for stream, uri in (pair for pairs in there.side_streams().values() for pair in pairs):
+        if seqs[stream]:
+            raise_mark(open_store(uri), seqs[stream], ())
     ends = ends_of(root, there, savepoint)
-    for stream, uri in sides:
-        if end := ends[stream][0]:
-            raise_mark(open_store(uri), end, ())
     if delivers:
-        move_deliveries(root, target, (plan, there), savepoint)
+        move_deliveries(root, target, (plan, there), ends)
     else:  # the output begins where it ends in the job of the savepoint; `verify` needs the digest
         for stream, uri in there.sink_streams():
             if ends[stream][0]:

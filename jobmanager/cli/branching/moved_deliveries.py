@@ -66,9 +66,14 @@ def check_deliveries(
 
 
 def move_deliveries(
-    root: JobRoot, target: JobRoot, plans: tuple[PhysicalPlan, PhysicalPlan], savepoint: Savepoint
+    root: JobRoot,
+    target: JobRoot,
+    plans: tuple[PhysicalPlan, PhysicalPlan],
+    ends: Mapping[str, tuple[int, bytes]],
 ) -> None:
-    """Write what the exported job needs to continue the deliveries. ``plans``: here and there.
+    """Write what the exported job needs to continue the deliveries.
+
+    ``plans``: here and there. ``ends``: see :func:`ends_of`.
 
     Raises:
         ChangeRefusedError: items of the output are not durable yet.
@@ -80,7 +85,6 @@ def move_deliveries(
         move_claims(root.store, target.store, name)
         copy_refused(root.store, target.store, name)
     delivered = _delivered(root, plan, names)
-    ends = ends_of(root, plan, savepoint)
     own = [uri for _, uri in there.sink_streams()]
     streams = zip(plan.partitions, plan.sink_streams(), own, strict=True)
     for k, (stream, uri), own_uri in streams:
@@ -109,10 +113,16 @@ def _delivered(root: JobRoot, plan: PhysicalPlan, names: list[str]) -> dict[int,
 def ends_of(
     root: JobRoot, plan: PhysicalPlan, savepoint: Savepoint
 ) -> dict[str, tuple[int, bytes]]:
-    """Return the end of each output at the savepoint, and the digest of its items."""
+    """Return the end of each stream of the output at the savepoint, and the digest of its items.
+
+    Only the writers of the output are read: a checkpoint may have gigabytes.
+    """
     ends: dict[str, tuple[int, bytes]] = {}
+    outputs = {stream for stream, _ in plan.sink_streams()}
     for row in savepoint.vertices:
         vertex = plan.vertex(row.vertex)
+        if outputs.isdisjoint(vertex.output_streams):
+            continue
         if row.checkpoint:
             digests = read_snapshot(root.store, vertex, row.checkpoint).digests
         else:
