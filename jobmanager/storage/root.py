@@ -164,7 +164,7 @@ class JobRoot:
         return name if self.epoch <= 1 else f"{VERSIONS}/{self.epoch:010d}/{name}"
 
     def read_file(self, name: str) -> bytes:
-        """Return the version of a file that counts: that of the newest owner that wrote one.
+        """Return the current version of a file: the newest owner that wrote one decides.
 
         Raises:
             FileNotFoundError: there is none.
