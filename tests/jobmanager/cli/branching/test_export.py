@@ -1,6 +1,6 @@
 """Savepoints are exported to empty folders only; those of undone changes only by name.
 
-Cannot catch: two exports to the same folder at the same moment.
+Not covered: two exports to the same folder at the same moment.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An exported job continues the deliveries of the former job: each row arrives once.
 
-Cannot catch: a destination that lost rows.
+Not covered: a destination that lost rows.
 """
 
 from __future__ import annotations

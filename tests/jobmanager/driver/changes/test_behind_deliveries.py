@@ -1,6 +1,6 @@
 """A stopped job is not changed while its output lacks rows that a destination has.
 
-Cannot catch: a destination that another program changed.
+Not covered: a destination that another program changed.
 """
 
 from __future__ import annotations

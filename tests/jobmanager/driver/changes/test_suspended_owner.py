@@ -1,6 +1,6 @@
 """A job manager that is suspended in a change replaces no file of its successor.
 
-Cannot catch: a process that is suspended within a call of the store.
+Not covered: a process that is suspended within a call of the store.
 """
 
 from __future__ import annotations
