@@ -7,8 +7,6 @@ item.
 
 from __future__ import annotations
 
-import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +23,7 @@ from planner import Query, Stream, agg, tumbling
 from rstream.errors import IntegrityError
 from rvertex.errors import CorruptSourceError
 from tests.support.budget import one_in
-from tests.support.jobs import items_by_partition, outcome, output_items, with_limits
+from tests.support.jobs import items_by_partition, outcome, output_items, until, with_limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,10 +165,7 @@ CASES = {
 
 def wait_for_output(folder: Path) -> None:
     """Wait until something is durable."""
-    deadline_s = time.monotonic() + WAIT_S
-    while not any(folder.rglob("*.parquet")):
-        assert time.monotonic() < deadline_s, "nothing became durable"
-        threading.Event().wait(0.005)
+    until(lambda: any(folder.rglob("*.parquet")), "nothing became durable")
 
 
 @pytest.mark.filterwarnings("ignore::jobmanager.driver.notes.NoteWarning")

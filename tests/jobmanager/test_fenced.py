@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,7 +20,7 @@ from jobmanager.cli.exits import EXIT_USAGE
 from jobmanager.errors import JobRunningError
 from jobmanager.storage.root import JobRoot
 from rstream.clock import SystemClock
-from tests.support.jobs import ROWS, WAIT_S, two_exchanges, write_events
+from tests.support.jobs import ROWS, WAIT_S, two_exchanges, until, write_events
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,10 +67,7 @@ def test_a_suspended_and_fenced_job_manager_ends_with_one_message(tmp_path: Path
     command = [sys.executable, "-m", "jobmanager", "run", str(file), "--root", str(root), "--json"]
     command += ["--executor", "local", "--hosts", str(HOSTS), "--paced", "0.5"]
     sleeper = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline_s = time.monotonic() + WAIT_S
-    while not JobRoot(str(root)).read_status().get("events_in"):
-        assert time.monotonic() < deadline_s, "it does not begin"
-        time.sleep(0.05)
+    until(lambda: bool(JobRoot(str(root)).read_status().get("events_in")), "it does not begin")
     os.kill(sleeper.pid, signal.SIGSTOP)
     replace_manager(root)
     os.kill(sleeper.pid, signal.SIGCONT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +20,10 @@ from rstream.store.part_files import part_uri
 from rstream.store.segment_names import NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 WAIT_S = 120.0
-LOOK_S = 0.05
+LOOK_S = 0.01
 ROWS = 4_000
 #: Event time from the first to the last row, seconds.
 SPAN_S = 40
@@ -132,12 +133,15 @@ def answer(output: str) -> list[dict[str, Any]]:
 def wait_gone(pids: Iterable[int]) -> None:
     """Wait until the processes have ended; zombies have."""
     for pid in pids:
-        for _ in range(int(WAIT_S / LOOK_S)):
-            if not _is_alive(pid):
-                break
-            threading.Event().wait(LOOK_S)
-        else:
-            raise AssertionError(f"process {pid} still runs after {WAIT_S:g} s")
+        until(lambda pid=pid: not _is_alive(pid), f"process {pid} still runs")
+
+
+def until(is_so: Callable[[], bool], reason: str = "") -> None:
+    """Wait until something is so. ``reason``: why the test fails after ``WAIT_S``."""
+    ends_s = time.monotonic() + WAIT_S
+    while not is_so():
+        assert time.monotonic() < ends_s, reason
+        threading.Event().wait(LOOK_S)
 
 
 def _is_alive(pid: int) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -23,10 +22,9 @@ from rstream.errors import OperatingError
 from tests.jobmanager.delivery.test_retention import subscribed
 from tests.jobmanager.driver.test_driver import Scene
 from tests.support.content import items, open_inline
-from tests.support.jobs import WAIT_S
+from tests.support.jobs import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from jobmanager.driver.subscription import Subscription
@@ -99,13 +97,6 @@ def test_a_destination_that_is_away_after_a_restart_may_be_ahead(
         assert found.have_caught_up
     finally:
         found.stop()
-
-
-def until(holds: Callable[[], bool]) -> None:
-    ends_s = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < ends_s
-        threading.Event().wait(0.01)
 
 
 def test_subscriptions_are_opened_while_retention_reads_them() -> None:

@@ -10,7 +10,6 @@ import contextlib
 import io
 import json
 import shutil
-import time
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -26,10 +25,9 @@ from rstream.log.durable import DurableLog
 from rstream.log.overlap import seal
 from rstream.store.part_files import part_uri
 from tests.support.content import SCHEMA, items
-from tests.support.jobs import ROWS, WAIT_S, outcome, output_items, with_limits, write_events
+from tests.support.jobs import ROWS, WAIT_S, outcome, output_items, until, with_limits, write_events
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from jobmanager import Job
@@ -109,13 +107,6 @@ def segments(folder: Path) -> list[Path]:
             if pq.read_metadata(path).num_rows:
                 streams.setdefault(stream_of(path), []).append(path)
     return max(streams.values(), key=len, default=[])
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    ends_s = time.monotonic() + WAIT_S
-    while not is_so():
-        assert time.monotonic() < ends_s
-        time.sleep(0.01)
 
 
 def stopped_half_way(
