@@ -133,7 +133,7 @@ def test_formats_of_sql_dialects() -> None:
     for text, message in (
         (
             f"SELECT {read.replace('yyyy', 'YYYY')} AS t FROM r",
-            "has 'YYYY', which is not supported",
+            "has 'YYYY', unknown there; write one of yyyy",
         ),
         ("SELECT TO_DATE(s, s) AS t FROM r", "s cannot be a format: write a literal"),
         ("SELECT WIDTH_BUCKET(1, s, 2, 3) AS t FROM r", "s cannot be an end of the buckets"),
